@@ -83,13 +83,16 @@ def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) 
     what = f"bus.interface = {interface!r}"
     if interface == "socketcan":
         return _missing_network(channel, networks)
-    if interface in ("slcan", "serial") and isinstance(channel, str):
-        return _missing_device(channel)
     try:
-        importlib.import_module(BACKENDS[interface][0])
+        driver = importlib.import_module(BACKENDS[interface][0])
     except Exception as error:  # drivers may raise any exception
         return [f"{what}: its driver cannot be used on this host ({error}); install it"]
-    return []
+    found = []
+    if getattr(driver, "serial", driver) is None:  # such a driver is imported without the package
+        found.append(f"{what}: its driver needs the package pyserial; install it")
+    if interface in ("slcan", "serial") and isinstance(channel, str):
+        found += _missing_device(channel)
+    return found
 
 
 def _missing_network(channel: Any, networks: Path) -> list[str]:

@@ -144,16 +144,40 @@ def _statements(text: str) -> list[_Statement]:
         line += text.count("\n", counted, begin)
         counted = begin
         part = text[begin:end]
-        if found and _is_open(found[-1].text) and _is_open(part):  # a keyword inside a comment
-            found[-1] = found[-1]._replace(text=found[-1].text + part)
-            continue
         found.append(_Statement(line, part.split(":")[0].split()[0], part))
+        if _is_open(part):
+            first = _beginning(found)
+            whole = "".join(statement.text for statement in found[first:])
+            found[first:] = [found[first]._replace(text=whole)]
     return found
+
+
+def _beginning(found: Sequence[_Statement]) -> int:
+    """Index of the statement with the comment that the last one ends; else that of the last.
+
+    Lines of a comment may begin with keywords. Those in its middle have no quotation marks.
+    """
+    last = len(found) - 1
+    for i in reversed(range(last)):
+        if _quotation_marks(found[i].text):
+            return i if _is_open(found[i].text) else last
+        if _is_closed(found[i]):
+            return last
+    return last
+
+
+def _quotation_marks(text: str) -> int:
+    return text.count('"') - text.count('\\"')
 
 
 def _is_open(text: str) -> bool:
     """Whether a string that begins in the text does not end in it."""
-    return (text.count('"') - text.count('\\"')) % 2 == 1
+    return _quotation_marks(text) % 2 == 1
+
+
+def _is_closed(statement: _Statement) -> bool:
+    """Whether a statement ends with the semicolon that its kind requires."""
+    return statement.keyword in _CLOSED and statement.text.rstrip().endswith(";")
 
 
 def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[str]]:

@@ -186,7 +186,7 @@ class Contents:
     epoch_ns : int
         Wall clock at session time 0, ns.
     start_ns, end_ns : int
-        Session times of the first and the last message, ns.
+        Session times of the first and the last message, ns; 0 if there is none.
     attachments : list of (str, str, int)
         Name, media type, and size in bytes.
     damage : str
@@ -235,8 +235,9 @@ def _empty(path: Path) -> Contents:
 
 def _in_session_time(contents: Contents) -> Contents:
     contents.epoch_ns = int(contents.metadata.get("epoch_ns") or 0)
-    contents.start_ns -= contents.epoch_ns
-    contents.end_ns -= contents.epoch_ns
+    if contents.end_ns:  # 0 if there is no message
+        contents.start_ns -= contents.epoch_ns
+        contents.end_ns -= contents.epoch_ns
     return contents
 
 

@@ -382,10 +382,11 @@ def sparkline(values: Sequence[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return " " * len(values)
-    low, high = min(finite), max(finite)
-    scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+    low, high = 0.5 * min(finite), 0.5 * max(finite)  # the span of the halves cannot overflow
+    span, highest = (high - low) or 1.0, len(BARS) - 1
     return "".join(
-        BARS[round((value - low) * scale)] if math.isfinite(value) else " " for value in values
+        BARS[round((0.5 * value - low) / span * highest)] if math.isfinite(value) else " "
+        for value in values
     )
 
 

@@ -176,6 +176,12 @@ class Child:
             self._unread = self._unread[-LONGEST_LINE:]
         return bool(read)
 
+    def end_lines(self) -> None:
+        """Pass the last line to `on_line` if it has no end; called when no more can come."""
+        if self._unread:
+            self.on_line(self._unread.decode("utf-8", "replace"))
+            self._unread = b""
+
     def gone(self) -> bool:
         """Whether the process and everything in its group have ended."""
         if self.reap() and not self._group_gone:

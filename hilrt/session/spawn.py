@@ -223,10 +223,10 @@ class Children:
             except asyncio.CancelledError:
                 process.kill()
                 pids, _ = await answer
-                _kill_all(pids)
+                await _kill_all(pids)
                 raise
             if not complete:
-                _kill_all(pids)
+                await _kill_all(pids)
         return pids if complete else []
 
     def _log(self, name: str) -> Path:
@@ -326,6 +326,7 @@ class Children:
                     if not loop.is_closed():
                         loop.remove_reader(pipe.fileno())
                     pipe.close()
+                    child.end_lines()
 
             self._unwatch[child.pid] = unwatch
             return
@@ -392,10 +393,17 @@ def _forked_pids(process: subprocess.Popen[bytes], request: bytes) -> tuple[list
     return json.loads(written or b"[]"), False
 
 
-def _kill_all(pids: Iterable[int]) -> None:
-    for pid in pids:
+async def _kill_all(pids: Iterable[int]) -> None:
+    """Kill adopted processes, and collect their exit status, so that they disappear."""
+    left = [ForkedProcess(pid) for pid in pids]
+    for process in left:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, SIGKILL)
+            os.kill(process.pid, SIGKILL)
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while left := [process for process in left if process.poll() is None]:
+        if time.monotonic() >= deadline:
+            return
+        await asyncio.sleep(_POLL_S)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -172,9 +173,10 @@ def _named_files(tree: Any, folder: Path) -> Iterator[Path]:
     """Files that a session names: modules of models, FMUs, tables of stimuli."""
     if isinstance(tree, str):
         name = tree.partition(":")[0]
-        if 0 < len(name) < 256 and "\0" not in name:
+        if name:
             places = (folder / name, folder / f"{name.replace('.', '/')}.py")
-            yield from (path for path in places if path.is_file())
+            # `isfile` is false for texts that cannot be paths, for which `is_file` raises
+            yield from (path for path in places if os.path.isfile(path))
     elif isinstance(tree, (dict, list, tuple)):
         for branch in tree.values() if isinstance(tree, dict) else tree:
             yield from _named_files(branch, folder)

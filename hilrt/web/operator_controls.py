@@ -82,7 +82,7 @@ class OperatorControls:
         self._document, self._source, self._show = document, source, show
         self._stop_until = 0.0
         self._waiting: list[tuple[int, str]] = []
-        self._asked_for, self._asked_at = 0, 0.0
+        self._asked_for, self._asked_at, self._request = 0, 0.0, 0
         self._sheets: list[Any] = [sheet]
         self._asked: list[PromptStatus] = []
         self._build(self._sheets)
@@ -251,12 +251,16 @@ class OperatorControls:
         """Acknowledge events, given as number and text, one after another until one is refused.
 
         The session accepts twenty commands per second from all operators together. Sending one per
-        update leaves room for the Safe button.
+        update leaves room for the Safe button. Events acknowledged meanwhile wait behind them.
         """
         if not events:
             self.answered(Reply(False, "select events first"))
             return
-        self._waiting, self._asked_for, self._asked_at = list(events), len(events), 0.0
+        if not self._waiting:
+            self._asked_for = 0
+        added = [event for event in events if event not in self._waiting]
+        self._waiting += added
+        self._asked_for += len(added)
         self._acknowledge_next()
 
     def acknowledge_alarm(self, name: str) -> None:
@@ -272,14 +276,16 @@ class OperatorControls:
             return
         if self._asked_at:  # the previous request is still in progress
             if time.monotonic() - self._asked_at > ANSWER_S:
-                self._acknowledged(Reply(False, "no answer"))
+                self._acknowledged(self._request, Reply(False, "no answer"))
             return
         self._asked_at = time.monotonic()
+        self._request += 1
         number, said = self._waiting[0]
-        self._send("acknowledge", number, said[:MAX_TEXT], self._acknowledged)
+        answered = partial(self._acknowledged, self._request)
+        self._send("acknowledge", number, said[:MAX_TEXT], answered)
 
-    def _acknowledged(self, reply: Reply) -> None:
-        if not self._asked_at:  # the reply arrives after its time-out
+    def _acknowledged(self, request: int, reply: Reply) -> None:
+        if not self._asked_at or request != self._request:  # the reply arrives after its time-out
             return
         self._asked_at = 0.0
         if reply.ok:

@@ -1,6 +1,7 @@
 """Whether a host has a CAN interface, told from what Linux lists."""
 
 import pytest
+from can.interfaces import BACKENDS
 
 from hilrt.can.bus_keys import interface_down, missing_interface
 
@@ -43,3 +44,13 @@ def test_others(networks):
         assert interface_down(other, networks) == []
     (text,) = missing_interface(bus("/dev/ttyNone@115200", "slcan"), networks)
     assert "this host has no /dev/ttyNone" in text
+
+
+@pytest.mark.parametrize("interface", ["slcan", "serial", "robotell"])
+def test_a_driver_for_a_serial_line_needs_pyserial(interface, monkeypatch):
+    assert missing_interface(bus("/dev/null", interface)) == []
+    monkeypatch.setattr(f"{BACKENDS[interface][0]}.serial", None)  # as without the package
+    (text,) = missing_interface(bus("/dev/null", interface))
+    assert (
+        text == f"bus.interface = {interface!r}: its driver needs the package pyserial; install it"
+    )

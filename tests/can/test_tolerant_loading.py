@@ -75,6 +75,28 @@ VAL_ 512 Temp 255 "not available" ;
     assert line.endswith(", and in 3 more")
 
 
+def test_a_comment_with_several_lines_that_begin_with_keywords_is_one_statement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comment = """CM_ BO_ 512 "Sent by
+BU_: Bench, in place of
+BO_ 12 of the \\"old\\" bench, and
+BO_ 13 as well";
+"""
+    text = GOOD.replace("BA_DEF_ BO_", comment + "BA_DEF_ BO_").replace("16|16@1-", "16|0@1-")
+    (message,) = load_database(written(tmp_path, text), "t").messages
+    assert message.comment.splitlines()[-1] == "BO_ 13 as well"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "line 3: message Fast" in line
+
+
+def test_strings_without_their_end_do_not_hide_the_statement_between(tmp_path: Path) -> None:
+    broken = 'CM_ BO_ 256 "fast;\nSIG_VALTYPE_ 256 Speed : 1;\nCM_ BO_ 512 "slow;\n'
+    text = GOOD.replace("BA_DEF_ BO_", broken + "BA_DEF_ BO_")
+    ref = find_signal(load_database(written(tmp_path, text), "t"), "Fast.Speed", "t")
+    assert ref.signal.is_float
+
+
 @pytest.mark.parametrize(
     "text",
     [

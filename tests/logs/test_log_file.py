@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from hilrt.errors import RecordError
+from hilrt.logs.import_file import LogWriter
 from hilrt.logs.log_file import read_attachments, read_contents
 from hilrt.logs.show import as_json, info_lines, list_lines
 from tests.logs.made import EPOCH_NS, session_log
@@ -50,6 +51,20 @@ def test_lines_say_what_there_is(tmp_path: Path) -> None:
     found = as_json(contents)
     assert found["topics"][0]["signals"][0]["unit"] == "N*m"
     assert found["end_s"] == 2.999
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_log_without_messages_begins_and_ends_at_time_zero(tmp_path: Path, indexed: bool) -> None:
+    log = tmp_path / "empty.mcap"
+    LogWriter(log, "empty", EPOCH_NS).close()
+    if not indexed:
+        log.write_bytes(log.read_bytes()[:-40])
+    contents = read_contents(log)
+    assert (contents.start_ns, contents.end_ns) == (0, 0)
+    assert contents.epoch_ns == EPOCH_NS
+    text = "\n".join(info_lines(contents))
+    assert "began        2026-" in text
+    assert "0.000000000 s to 0.000000000 s" in text
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from hilrt.monitor.telemetry import Status
         ([5.0, 5.0], "▁▁"),
         ([1.0, math.nan, 2.0], "▁ █"),
         ([math.nan, math.inf], "  "),
+        ([0.0, 1e-308, 2e-308], "▁▅█"),  # the inverse of the span would overflow
+        ([-1e308, 0.0, 1e308], "▁▅█"),  # and here the span itself
+        ([0.0, 5e-324], "▁▁"),
     ],
 )
 def test_bars_reach_from_the_smallest_to_the_largest(values, bars):

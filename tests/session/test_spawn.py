@@ -90,6 +90,16 @@ async def test_a_child_that_has_ended_is_heard_to_its_last_line(children):
     assert heard == [str(i) for i in range(4000)]
 
 
+@linux
+async def test_a_last_line_without_its_end_is_heard(children):
+    heard = []
+    code = "import sys; sys.stdout.write('one\\ntwo')"
+    child = children.start("plant", python(code), inherits=Inherited(lines=True))
+    child.on_line = heard.append
+    await until(lambda: children.exits)
+    assert heard == ["one", "two"]
+
+
 async def test_a_killed_child_is_described_by_its_signal(children):
     child = children.start("plant", python(SLEEP))
     assert child.describe_exit() == "is running"
@@ -517,9 +527,36 @@ async def test_a_forked_process_that_keeps_the_output_open_does_not_hold_the_ses
     monkeypatch.setattr(spawn, "FORK_TIMEOUT_S", 0.1)
     monkeypatch.setattr(spawn, "KILL_TIMEOUT_S", 0.1)
     assert await children._forked(solvers(1, "told:Told"), None, ()) == []
-    pid = int(ready.read_text())  # this process's child now
-    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    pid = int(ready.read_text())
+    await until(lambda: ended(pid))
+
+
+@linux
+async def test_processes_of_an_incomplete_fork_are_killed_and_collected(children, monkeypatch):
+    pids = []
+
+    def failing(cwd, cpus, log):
+        code = (
+            "import os, sys, time\n"
+            "if pid := os.fork():\n"
+            "    os.write(1, b'[%d]' % pid)\n"
+            "    sys.exit(1)\n"
+            "os.close(1)\n"
+            "time.sleep(600)\n"
+        )
+        return subprocess.Popen(python(code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def noted(process, request):
+        found = forked_pids(process, request)
+        pids.extend(found[0])
+        return found
+
+    forked_pids = spawn._forked_pids
+    monkeypatch.setattr(spawn, "_start_forking", failing)
+    monkeypatch.setattr(spawn, "_forked_pids", noted)
+    assert await children._forked(solvers(1, "told:Told"), None, ()) == []
+    (pid,) = pids
+    assert state(pid) == "X"  # not a zombie
 
 
 def test_a_collected_process_gets_no_signals(monkeypatch):

@@ -195,6 +195,15 @@ def test_names_tell_sessions_settings_and_files_apart(tmp_path):
     assert basis != basis_of(file)
 
 
+@pytest.mark.parametrize("text", ["試" * 90, "x" * 253, "a\0b"], ids=["wide", "long", "null"])
+def test_a_setting_that_cannot_be_a_path_names_no_file(tmp_path, text):
+    (tmp_path / "mortal.py").write_text(MODEL)
+    (tmp_path / "s.toml").write_text(SESSION.replace("FOLDER", '"."'))
+    basis = basis_of(hilrt.load_session(tmp_path / "s.toml"))
+    file = hilrt.load_session(tmp_path / "s.toml", {"subsystems.one.params.folder": text})
+    assert basis_of(file) != basis
+
+
 def test_values_of_several_kinds_are_kept_as_text():
     cases = [
         StudyCase("1", {"a.x": 1, "a.y": 1, "a.z": True}),

@@ -655,6 +655,46 @@ def test_silence_is_not_taken_for_consent(page, monkeypatch):
     assert "✕ 0 of 1 acknowledged, then: no answer" in page.parts["answer"].text
 
 
+class LateAnswers:
+    """A session whose answers are given when the test says so."""
+
+    def __init__(self, page):
+        self.numbers, self.replies = [], []
+        page.source.send = self.send
+        page.document.add_next_tick_callback = lambda act: act()
+
+    def send(self, command, answered):
+        self.numbers.append(command.value)
+        self.replies.append(answered)
+        return True
+
+
+def test_events_acknowledged_before_the_reply_wait_behind_the_others(page):
+    session = LateAnswers(page)
+    page.control.acknowledge([(1, "a"), (2, "b")])
+    page.control.acknowledge([(2, "b"), (3, "c")])
+    for _ in range(3):
+        session.replies[-1](Reply(True))
+        page.update()
+    assert session.numbers == [1.0, 2.0, 3.0]
+    assert "✓ 3 of 3 acknowledged" in page.parts["answer"].text
+
+
+def test_a_reply_after_its_time_out_counts_for_no_other_event(page, monkeypatch):
+    session = LateAnswers(page)
+    page.control.acknowledge([(1, "a"), (2, "b")])
+    with monkeypatch.context() as patch:
+        patch.setattr("hilrt.web.operator_controls.ANSWER_S", -1.0)
+        page.update()
+    assert "0 of 2 acknowledged, then: no answer" in page.parts["answer"].text
+    page.control.acknowledge([(3, "c"), (4, "d")])
+    session.replies[0](Reply(False, "no event 1"))
+    session.replies[1](Reply(True))
+    page.update()
+    assert session.numbers == [1.0, 3.0, 4.0]
+    assert "✓ 1 of 2 acknowledged" in page.parts["answer"].text
+
+
 def test_read_only_session_offers_no_buttons():
     viewer = StillViewer(RUNNING, head=Head(session="s", signals=HEAD.signals))
     source = SharedSession(viewer)
