@@ -314,7 +314,8 @@ class TuningSearch:
         if not logs:
             return []
         notes = [f"verdict of the repeated decisions: {', '.join(found.get('verdicts', []))}"]
-        known = [trial.user_attrs for trial in done if "alone" in trial.user_attrs]
+        tried = [trial.user_attrs for trial in done if "alone" in trial.user_attrs]
+        known = [one for one in tried if not one["own"]] or tried
         best = [min(known, key=lambda one: one["alone"][i])["settings"] for i in range(len(logs))]
         for key in keys if len(logs) > 1 else ():
             values = ", ".join(f"{one[key]:.3g}" for one in best if isinstance(one.get(key), float))
