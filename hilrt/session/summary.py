@@ -94,12 +94,26 @@ class RunFacts(NamedTuple):
 
 #: Steps below this share of the session's indicate that step control has collapsed.
 COLLAPSED: Final = 1e-4
+#: Share of the time for which limits of inputs may be in force without a warning.
+OFTEN_LIMITED: Final = 0.2
 
 
 def remarks(numerics: Numerics, progress: Progress) -> list[str]:
     """Warnings about settings that only show at a session's end."""
-    collapsed = collapsed_step(numerics, progress)
-    return [*_without_derivatives(numerics), *([collapsed] if collapsed else [])]
+    found = _often_limited(numerics, progress), collapsed_step(numerics, progress)
+    return [*_without_derivatives(numerics), *filter(None, found)]
+
+
+def _often_limited(numerics: Numerics, progress: Progress) -> str:
+    """Warning if limits of inputs were in force for long; the verdict does not depend on them."""
+    total = flag_totals(numerics.checks, numerics.state).get("input_limited")
+    if total is None or total.affected_s <= OFTEN_LIMITED * progress.t_ns * 1e-9:
+        return ""
+    share = total.affected_s / (progress.t_ns * 1e-9)
+    return (
+        f"inputs were at their limits of value or rate for {share:.0%} of the time, so the "
+        f"subsystems got other values than the connections gave: {', '.join(total.places[:3])}"
+    )
 
 
 def collapsed_step(numerics: Numerics, progress: Progress) -> str:

@@ -253,6 +253,15 @@ def test_derivatives_that_never_came_are_said() -> None:
     assert hilrt.simulate(TWO_MASS, {**taylor, "master.extrapolation.order": 0}).warnings == []
 
 
+def test_inputs_that_stay_at_their_limits_are_warned_of():
+    limits = {"subsystems.mass2.inputs": {"force": {"min": -5.0, "max": 5.0}}}
+    (warning,) = hilrt.simulate(TWO_MASS, {"session.duration": 0.5, **limits}).warnings
+    assert "limits of value or rate" in warning
+    assert warning.endswith("mass2.force")
+    wide = {"subsystems.mass2.inputs": {"force": {"min": -5e3, "max": 5e3}}}
+    assert hilrt.simulate(TWO_MASS, {"session.duration": 0.5, **wide}).warnings == []
+
+
 class Body(Solver):
     inputs = (Port("force", "N"),)
     outputs = (Port("x", "m"), Port("v", "m/s"))
