@@ -251,6 +251,8 @@ def compare_with_reference(
             log = run(_plain(tables, float(t[-1]), h)).log
         except HilrtError as error:  # the step is too long for stability
             failed = str(error)
+            for one in signals.values():
+                one.skip()
             continue
         steps.append(h)
         for name, one in signals.items():
@@ -284,6 +286,10 @@ class _Settling:
         self._estimate, self._own, self._tolerance = estimate, own, tolerance
         self._courses: list[Floats] = []
         self._truth, self._uncertainty = own, math.inf
+
+    def skip(self) -> None:
+        """Forget the values at earlier steps: a limit needs three steps, each half the last."""
+        self._courses = []
 
     def take(self, course: Floats) -> None:
         """Add the values at half the previous step, shape (n,)."""
