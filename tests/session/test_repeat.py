@@ -49,6 +49,17 @@ def test_what_is_no_power_of_the_step_is_said() -> None:
     assert (same.error, same.why_not) == (0.0, "")
 
 
+def test_a_signal_without_common_values_is_unknown() -> None:
+    lacking = np.full(len(T), np.nan)
+    for values in ((T, T, lacking), (lacking, lacking, lacking), (T, lacking, T)):
+        found = extrapolated(*values, unit="m")
+        assert found.why_not == "no time has a value at all three steps"
+        assert np.isnan([found.order, found.error, found.relative, found.change]).all()
+        estimate = found.estimate
+        assert estimate.how == "unknown: no time has a value at all three steps"
+        assert np.isnan([estimate.value, estimate.low, estimate.high]).all()
+
+
 class Run:
     """A run of made-up values, in place of a session's: `log` and `summary`."""
 
@@ -86,6 +97,16 @@ def test_a_reference_continues_after_a_run_that_failed_in_between() -> None:
     assert found.steps == [0.025 / 2, 0.025 / 8, 0.025 / 16, 0.025 / 32]
     error = 0.025 * np.sqrt(np.mean(np.cos(t) ** 2))
     assert found.signals["y"].error == pytest.approx(error, rel=1e-6)
+
+
+def test_a_reference_without_common_values_is_unknown() -> None:
+    def run(step: float) -> Run:
+        return Run(step, lambda t: np.sin(t) if step < 0.025 else np.full(len(t), np.nan))
+
+    found = compared(run, most_steps=2000)
+    assert not found.converged
+    assert np.isnan(found.signals["y"].as_estimate.value)
+    assert found.as_json()["signals"]["y"]["error"] is None
 
 
 @pytest.mark.parametrize(("p", "step", "observed"), [(0, 1e-3, 1), (1, 2e-3, 2), (1, 1e-3, 2)])
