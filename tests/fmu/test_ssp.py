@@ -316,6 +316,27 @@ def test_nothing_is_overwritten(tmp_path):
         import_ssp(archive(tmp_path), tmp_path / "session.toml")
 
 
+@needs_compiler
+def test_nothing_in_the_folder_of_the_fmus_is_overwritten(tmp_path):
+    path, folder = archive(tmp_path), tmp_path / "session"
+    folder.mkdir()
+    (folder / "mass.fmu").write_text("mine")
+    with pytest.raises(
+        ConfigError, match=r"mass\.fmu: exists, and is not the FMU of .*system\.ssp"
+    ):
+        import_ssp(path, tmp_path / "session.toml")
+    assert (folder / "mass.fmu").read_text() == "mine"
+    assert not (tmp_path / "session.toml").exists()
+    (folder / "mass.fmu").write_bytes(mass(3).read_bytes())  # of an earlier import
+    import_ssp(path, tmp_path / "session.toml")
+
+
+def test_a_file_in_place_of_the_folder_of_the_fmus_is_refused(tmp_path):
+    (tmp_path / "session").write_text("mine")
+    with pytest.raises(ConfigError, match=r"session: is a file, not a folder for the FMUs; name"):
+        import_ssp(archive(tmp_path, fmu=False), tmp_path / "session.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
