@@ -250,12 +250,14 @@ class _Writer:
         value, variable = given.value, fmu.variables.get(name)
         if isinstance(value, bool | str) or variable is None:
             return value
-        number = float(value)
+        number = value  # an integer without a conversion keeps its digits beyond 2**53
         if given.converts and given.unit and variable.type in CONTINUOUS:
             a, b = self._convert(given.unit, unit_of(fmu, variable), f"{component.name}.{name}")
             number = a * number + b
-        number = given.factor * number + given.offset
-        return int(number) if isinstance(value, int) and number.is_integer() else number
+        if (given.factor, given.offset) != (1.0, 0.0):
+            number = given.factor * number + given.offset
+        whole = isinstance(value, int) and float(number).is_integer()
+        return int(number) if whole else number
 
     def _connection(self, route: Route) -> Iterator[str]:
         gain, offset = self._transformation(route)

@@ -9,7 +9,7 @@ from hilrt.check.check import check_file
 from hilrt.errors import ConfigError
 from hilrt.fmu.ssp import read_ssp
 from hilrt.fmu.ssp_session import import_ssp
-from tests.fmu.build import mass, needs_compiler
+from tests.fmu.build import description, mass, needs_compiler
 
 HEAD = (
     '<ssd:SystemStructureDescription version="1.0" name="two masses" '
@@ -307,6 +307,26 @@ def test_components_keep_names_of_their_own(tmp_path):
 def test_a_session_file_needs_its_suffix(tmp_path):
     with pytest.raises(ConfigError, match=r"use .*sess\.toml"):
         import_ssp(archive(tmp_path, fmu=False), tmp_path / "sess")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("transformation", "value"),
+    [("", 2**53 + 1), (LINEAR.format(1, 0), 2**53 + 1), (LINEAR.format(2, 1), 2.0**54 + 2)],
+)
+def test_an_integer_of_64_bits_keeps_its_digits(transformation, value, tmp_path):
+    xml = description(3).replace('<Int32 valueReference="32"', '<Int64 valueReference="32"')
+    parameter = f'<ssv:Parameter name="n"><ssv:Integer value="{2**53 + 1}"/></ssv:Parameter>'
+    mapping = (
+        '</ssd:ParameterValues><ssd:ParameterMapping><ssm:ParameterMapping version="1.0">'
+        f'<ssm:MappingEntry source="n" target="fault">{transformation}</ssm:MappingEntry>'
+        "</ssm:ParameterMapping></ssd:ParameterMapping>"
+    )
+    bound = PARAMETERS.format(parameter).replace("</ssd:ParameterValues>", mapping)
+    fmus = {"mass.fmu": mass(3, xml=xml)}
+    content, _ = imported(tmp_path, simple(component("left", "mass.fmu", bound)), fmus)
+    found = content["subsystems"]["left"]["params"]["fault"]
+    assert (found, type(found)) == (value, int)
 
 
 @needs_compiler
