@@ -166,7 +166,7 @@ class SequenceLink(ZeroMQLink):
         for key, value in options.params.items():
             argv += ["--param", f"{key}={toml_value(value)}"]
         for prompt, answer in options.answers.items():
-            argv += ["--answer", f"{prompt}={answer}"]
+            argv += ["--answer", f"{toml_value(prompt)} = {toml_value(answer)}"]
         for number in options.adjust:
             argv += ["--adjust", number]
         step = step_of(session, options)

@@ -9,7 +9,9 @@ byte order, multiplexed or not. Containers are left to cantools.
 
 from __future__ import annotations
 
+import math
 import struct
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +20,8 @@ from cantools.database.utils import start_bit
 
 #: struct codes of the database's floats, by their length in bits.
 _FLOATS = {16: "<e", 32: "<f", 64: "<d"}
+#: Largest of those floats, by their length in bits.
+LARGEST_FLOAT = {16: 65504.0, 32: (2.0 - 2.0**-23) * 2.0**127, 64: sys.float_info.max}
 
 
 class Codec(Protocol):
@@ -108,7 +112,7 @@ class CompiledCodec:
         strict: bool = True,
     ) -> None:
         fields = [_field(message.get_signal_by_name(name), message.length) for name in names]
-        space: dict[str, Any] = {"from_bytes": int.from_bytes}
+        space: dict[str, Any] = {"from_bytes": int.from_bytes, "isfinite": math.isfinite}
         for code in _FLOATS.values():
             space[f"unpack_{code[1]}"] = struct.Struct(code).unpack
             space[f"pack_{code[1]}"] = struct.Struct(code).pack
@@ -184,7 +188,12 @@ class _Field(NamedTuple):
         scaled = f"({value} - {self.offset!r})" if self.offset else value
         scaled += f" / {self.scale!r}" if self.scale != 1 else ""
         if self.real:
-            return f"from_bytes(pack_{_FLOATS[self.length][1]}({scaled}), 'little')"
+            most = LARGEST_FLOAT[self.length]
+            clipped = (
+                f"r if {-most} <= (r := {scaled}) <= {most} or not isfinite({value})"
+                f" else {-most} if r < 0 else {most}"
+            )
+            return f"from_bytes(pack_{_FLOATS[self.length][1]}({clipped}), 'little')"
         half = 1 << (self.length - 1)
         low, high = (-half, half - 1) if self.signed else (0, 2 * half - 1)
         # Written out: min() and max() would take most of the time.
@@ -366,6 +375,8 @@ def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, 
         if on and field.fits and field not in fields:
             raw = raws[signal.name]
             if field.real:
+                most = LARGEST_FLOAT[field.length]
+                raw = min(max(raw, -most), most) if math.isfinite(raw) else raw
                 raw = int.from_bytes(struct.pack(_FLOATS[field.length], raw), "little")
             words["big" if field.big else "little"] |= (int(raw) & field.mask) << field.shift
     whole = int.from_bytes(words["big"].to_bytes(size, "big"), "little") | words["little"]

@@ -11,7 +11,7 @@ import numpy as np
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.codec import multiplexers
+from hilrt.can.codec import LARGEST_FLOAT, multiplexers
 from hilrt.can.id_table import can_id_of, indistinct, same_group, with_contained
 from hilrt.can.read_database import read_database
 from hilrt.config.from_toml import nearest
@@ -220,11 +220,12 @@ def check_distinct(
 
 
 def representable(signal: Signal) -> tuple[float, float]:
-    """Smallest and largest physical value that the signal's bits can represent."""
-    if signal.is_float:
-        return -math.inf, math.inf
+    """Smallest and largest finite physical value that the signal's bits can represent."""
     half = 1 << (signal.length - 1)
-    raw = (-half, half - 1) if signal.is_signed else (0, 2 * half - 1)
+    raw: tuple[float, float] = (-half, half - 1) if signal.is_signed else (0, 2 * half - 1)
+    if signal.is_float:
+        largest = LARGEST_FLOAT.get(signal.length, LARGEST_FLOAT[64])
+        raw = -largest, largest
     ends = sorted(float(signal.scale) * r + float(signal.offset) for r in raw)
     return ends[0], ends[1]
 

@@ -316,13 +316,14 @@ def encoding_of(data: bytes, suffix: str) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
-    if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32")):  # it is ASCII
-        named = declared[1].decode()
+    if declared:
         try:
+            named = codecs.lookup(declared[1].decode()).name
             data.decode(named, "replace")
-            return named
-        except LookupError:  # unknown, or not a text encoding
+        except (LookupError, UnicodeError):  # unknown, or not for the text of a file
             return "utf-8"
+        if not named.startswith(("utf-16", "utf-32")):  # the declaration is ASCII
+            return named
     try:
         data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Collection, Sequence
 from importlib.util import find_spec
@@ -143,9 +144,9 @@ def _check_endpoint(key: str, address: str, findings: Findings) -> None:
     example = "tcp://0.0.0.0:5570" if key == "listen" else "tcp://0.0.0.0:5571"
     scheme, _, rest = address.partition("://")
     if scheme == "ipc" and key == "listen" and UNIX:
-        if rest[:1] != "/" or rest[-1] == "/" or len(rest) > zmq.IPC_PATH_MAX_LEN:
+        if rest[:1] != "/" or rest[-1] == "/" or len(os.fsencode(rest)) > zmq.IPC_PATH_MAX_LEN:
             longest = zmq.IPC_PATH_MAX_LEN
-            remedy = f"write it as ipc:///FOLDER/NAME, of at most {longest} characters"
+            remedy = f"write it as ipc:///FOLDER/NAME, of at most {longest} bytes"
             findings.error("monitor", key, address, "is not an address to listen at", remedy)
         return
     host, colon, port = rest.rpartition(":")

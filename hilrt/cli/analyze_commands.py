@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -86,7 +87,9 @@ def repeat(
         typer.echo(json.dumps({name: one.as_json() for name, one in found.items()}, indent=1))
         return
     for name, one in found.items():
-        if one.why_not:
+        if math.isnan(one.change):
+            typer.echo(f"{name}: error unknown: {one.why_not}")
+        elif one.why_not:
             typer.echo(f"{name}: not in the asymptotic range: {one.why_not}; take a shorter step")
         else:
             error = f"{one.error:.3g} {one.unit}".rstrip()

@@ -67,7 +67,9 @@ def sequence(
     ] = None,
     answer: Annotated[
         list[str] | None,
-        typer.Option(help="QUESTION=ANSWER that counts if nobody answers; repeatable"),
+        typer.Option(
+            help='"QUESTION" = "ANSWER", as in TOML, that counts if nobody answers; repeatable'
+        ),
     ] = None,
     step: Annotated[
         float | None, typer.Option(help="time between its communication points, s")
@@ -88,8 +90,7 @@ def sequence(
     from hilrt.hosting.sequence_process import main as sequence_main
     from hilrt.sequences.bench import Setting
 
-    answers, numbers = _pairs("--answer", answer), tuple(adjust or ())
-    setting = Setting(Path.cwd(), answers, step, operated, numbers)
+    setting = Setting(Path.cwd(), _answers(answer or []), step, operated, tuple(adjust or ()))
     status = sequence_main(target, connect, name, _pairs("--param", param), setting, patience)
     raise typer.Exit(status)
 
@@ -215,6 +216,22 @@ def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
             fail(f"{option} {item}: write it as key=value")
         pairs[key] = value
     return pairs
+
+
+def _answers(items: list[str]) -> dict[str, str]:
+    """Answers by question; both are quoted because either may contain "="."""
+    from hilrt.config.parse_toml import TomlError, parse_toml
+
+    answers: dict[str, str] = {}
+    for item in items:
+        try:
+            given = parse_toml(item)
+        except TomlError:
+            given = {}
+        if not given or not all(isinstance(answer, str) for answer in given.values()):
+            fail(f'--answer {item}: write it as \'"QUESTION" = "ANSWER"\'')
+        answers |= given
+    return answers
 
 
 def _use_keys(folder: Path | None) -> None:

@@ -50,8 +50,15 @@ def link_class(name: str) -> Any:
         raise ConfigError(f"there is no such adapter; there is {', '.join(names())}")
     try:
         return entry.load()
-    except ImportError as error:
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # of another package's code
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            raise ConfigError(
+                f"the adapter needs {error.name}, which is not installed; "
+                "install hilrt[all], or the extra that docs/adapters.md gives for it"
+            ) from None
         raise ConfigError(
-            f"the adapter needs {error.name}, which is not installed; "
-            "install hilrt[all], or the extra that docs/adapters.md gives for it"
-        ) from None
+            f"importing {entry.value} failed: {type(error).__name__}: {error}; "
+            "correct the package, or install it again"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import math
 import re
@@ -47,23 +48,40 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     Raises
     ------
     ConfigError
-        If the archive cannot be used, or `out` exists.
+        If the archive cannot be used, or a file to write exists.
     """
     if not out.suffix:  # the FMUs' folder is named after it
         raise ConfigError(f"{out}: is not a valid name of a session file; use {out}.toml")
     structure = read_ssp(path)
+    folder = out.with_suffix("")
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(
+            f"{folder}: is a file, not a folder for the FMUs; name another session file, or move it"
+        )
     with tempfile.TemporaryDirectory() as unpacked:  # a failed import leaves no files
         fmus = _unpack(path, structure, Path(unpacked))
         text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"
-        folder = out.with_suffix("")
+        copies = sorted({fmu.path for fmu in fmus.values()})
+        for copy in copies:
+            _check_free(folder / copy.name, copy, path)
         folder.mkdir(parents=True, exist_ok=True)
-        for copy in {fmu.path for fmu in fmus.values()}:
+        for copy in copies:
             with whole_file(folder / copy.name) as part:
                 shutil.copyfile(copy, part)
     write_whole(out, text)
     return structure.notes
+
+
+def _check_free(target: Path, copy: Path, archive: Path) -> None:
+    """Refuse to overwrite a file, unless it is the same FMU, from an earlier import."""
+    if not target.exists() or (target.is_file() and filecmp.cmp(target, copy, shallow=False)):
+        return
+    raise ConfigError(
+        f"{target}: exists, and is not the FMU of {archive}; "
+        "name another session file, or move the existing file"
+    )
 
 
 def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, ...], Fmu]:
@@ -232,12 +250,14 @@ class _Writer:
         value, variable = given.value, fmu.variables.get(name)
         if isinstance(value, bool | str) or variable is None:
             return value
-        number = float(value)
+        number = value  # an integer without a conversion keeps its digits beyond 2**53
         if given.converts and given.unit and variable.type in CONTINUOUS:
             a, b = self._convert(given.unit, unit_of(fmu, variable), f"{component.name}.{name}")
             number = a * number + b
-        number = given.factor * number + given.offset
-        return int(number) if isinstance(value, int) and number.is_integer() else number
+        if (given.factor, given.offset) != (1.0, 0.0):
+            number = given.factor * number + given.offset
+        whole = isinstance(value, int) and float(number).is_integer()
+        return int(number) if whole else number
 
     def _connection(self, route: Route) -> Iterator[str]:
         gain, offset = self._transformation(route)

@@ -93,7 +93,11 @@ class DatabaseBench:
         self.sends: Mapping[str, int] = {m.name: emulated_cycle(m, table) for m in received}
         self._signals = {message.name: _constants(message, table) for message in received}
         self._bounds = {
-            (message.name, signal.name): representable(signal)
+            (message.name, signal.name): (
+                (-math.inf, math.inf)  # its frames may contain infinity, too
+                if signal.is_float
+                else representable(signal)
+            )
             for message in received
             for signal in message.signals
         }

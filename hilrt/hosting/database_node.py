@@ -280,6 +280,6 @@ def _number(signal: Signal, text: str, where: str) -> float:
             f"{where}: {text!r} is neither a number nor a name of its values{hint}"
         ) from None
     low, high = representable(signal)
-    if not low <= value <= high:
+    if not low <= value <= high and not (signal.is_float and math.isinf(value)):
         raise ConfigError(f"{where}: its bits carry {low:g} to {high:g}")
     return value

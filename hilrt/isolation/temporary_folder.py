@@ -182,7 +182,7 @@ def _secret_of(address: str) -> str:
 def _make_folder() -> TemporaryFolder:
     """A folder whose path is short enough for a Unix socket."""
     folder = TemporaryFolder("sockets")
-    if len(str(folder.path)) + 1 + MAX_NAME <= zmq.IPC_PATH_MAX_LEN:
+    if len(os.fsencode(folder.path)) + 1 + MAX_NAME <= zmq.IPC_PATH_MAX_LEN:
         return folder
     folder.remove()
     return TemporaryFolder("sockets", within="/tmp")

@@ -230,16 +230,19 @@ class FlagSpans:
         raised = change_of(event)
         if raised is None:
             return
-        spans = self._spans.setdefault(RaisedFlag(event.cause, event.source), Spans(event.t))
+        flag = RaisedFlag(event.cause, event.source)
         if raised:
+            spans = self._spans.setdefault(flag, Spans(event.t))
             spans.count += 1
             spans.since = event.t
-        elif spans.since is not None:
-            spans.seconds += event.t - spans.since
-            spans.since = None
+            return
+        cleared = self._spans.get(flag)  # None: it was raised before the viewer joined
+        if cleared is not None and cleared.since is not None:
+            cleared.seconds += event.t - cleared.since
+            cleared.since = None
 
     def of(self, flag: RaisedFlag) -> Spans | None:
-        """Counts and durations of a flag; None if no change of it was received."""
+        """Counts and durations of a flag; None if no rise of it was received."""
         return self._spans.get(flag)
 
     def clear(self) -> None:

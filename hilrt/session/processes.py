@@ -174,8 +174,7 @@ class Processes:
         """Handle the placer's line about the end of a process on the cluster."""
         if not self.ending:
             ended = json.loads(line)
-            self._ends[ended["name"]] = ended["text"]
-            self._tell_peer(ended["name"], ended["pid"], ended["text"])
+            self._tell_end(ended["name"], ended["pid"], ended["text"])
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]
@@ -264,11 +263,16 @@ class Processes:
                 last = await asyncio.to_thread(child.last_words)
         output = f": {last} (all of its output: {child.log})" if last else ""
         text = child.describe_exit() + output + AFTERWARDS.get(name, "")
+        warn = name != "recorder" or not child.returncode  # otherwise see `recorder_failure`
+        self._tell_end(name, child.pid, text, warn)
+
+    def _tell_end(self, name: str, pid: int, text: str, warn: bool = True) -> None:
+        """Tell a process's subsystem how it ended; if there is none, tell the session."""
         self._ends[name] = text
-        if self._tell_peer(name, child.pid, text):
+        if self._tell_peer(name, pid, text):
             return
         self._events.note("error", name, f"the process {text}", "process_ended")
-        if name != "recorder" or not child.returncode:  # otherwise see `recorder_failure`
+        if warn:
             self._warnings.append(f"{name}: the process {text}")
         if self._events.state not in (SessionState.SAFE, SessionState.FAULT):  # keep their cause
             self._events.publisher.announce(str(self._events.state), f"{name} {text}")

@@ -62,9 +62,11 @@ class Repeated(NamedTuple):
     limit : ndarray, shape (n,)
         Limit at the session's communication points; NaN outside the asymptotic range.
     change : float
-        Largest RMS difference of the session's values from those at a shorter step, in `unit`.
+        Largest RMS difference of the session's values from those at a shorter step, in `unit`; NaN
+        if no time has a value at all three steps.
     spread : float
-        Variation of the limit, or of the values at the shortest step without one, in `unit`.
+        Variation of the limit, or of the values at the shortest step without one, in `unit`; NaN
+        like `change`.
     why_not : str
         Why it is not in the asymptotic range; empty if it is.
     """
@@ -82,10 +84,12 @@ class Repeated(NamedTuple):
     def estimate(self) -> Estimate:
         """Estimated error of the session, for its verdict.
 
-        Outside the asymptotic range it is `change`, with an interval that begins at 0.
+        Outside the asymptotic range it is `change`, with an interval that begins at 0. It is
+        unknown if no time has a value at all three steps.
         """
         if self.why_not:
-            return make_estimate(self.unit, self.change, self.spread, IRREGULAR)
+            how = f"unknown: {self.why_not}" if math.isnan(self.change) else IRREGULAR
+            return make_estimate(self.unit, self.change, self.spread, how)
         found = make_estimate(self.unit, self.error, self.spread, REPEATED)
         return found._replace(order=self.order)
 
@@ -99,6 +103,9 @@ def extrapolated(whole: Floats, half: Floats, quarter: Floats, unit: str = "") -
     """Limit of a signal from its values at H, H/2 and H/4, shape (n,) each."""
     known = np.isfinite(whole) & np.isfinite(half) & np.isfinite(quarter)
     unknown = np.full(len(whole), np.nan)
+    if not known.any():
+        nan, why_not = math.nan, "no time has a value at all three steps"
+        return Repeated(unit, nan, nan, nan, unknown, nan, nan, why_not)
     d1, d2 = (whole - half)[known], (half - quarter)[known]
     first, second = _rms(d1), _rms(d2)
     change, spread = max(first, _rms(d1 + d2)), _spread(quarter[known])
@@ -251,6 +258,8 @@ def compare_with_reference(
             log = run(_plain(tables, float(t[-1]), h)).log
         except HilrtError as error:  # the step is too long for stability
             failed = str(error)
+            for one in signals.values():
+                one.skip()
             continue
         steps.append(h)
         for name, one in signals.items():
@@ -285,6 +294,10 @@ class _Settling:
         self._courses: list[Floats] = []
         self._truth, self._uncertainty = own, math.inf
 
+    def skip(self) -> None:
+        """Forget the values at earlier steps: a limit needs three steps, each half the last."""
+        self._courses = []
+
     def take(self, course: Floats) -> None:
         """Add the values at half the previous step, shape (n,)."""
         before, self._courses = self._truth, [*self._courses[-2:], course]
@@ -296,7 +309,7 @@ class _Settling:
         d1, d2 = _difference(whole, half), _difference(half, quarter)
         if not limit.why_not:
             self._truth = limit.limit
-        elif d2 > LEAST_PROGRESS * d1:
+        elif not d2 <= LEAST_PROGRESS * d1:  # also if one is unknown
             return
         ratio = 0.0 if not limit.why_not else d2 / d1
         self._uncertainty = _difference(self._truth, before) * max(1.0, ratio / (1.0 - ratio))
@@ -351,14 +364,14 @@ def _at(t: Floats, times: Floats, values: Floats) -> Floats:
 
 
 def _difference(a: Floats, b: Floats) -> float:
-    """RMS difference where both are known."""
+    """RMS difference where both are known; NaN if they never are."""
     both = np.isfinite(a) & np.isfinite(b)
     return _rms((a - b)[both])
 
 
 def _rms(values: Floats) -> float:
-    return float(np.sqrt(np.mean(values * values))) if len(values) else 0.0
+    return float(np.sqrt(np.mean(values * values))) if len(values) else math.nan
 
 
 def _spread(values: Floats) -> float:
-    return max(float(np.std(values)), 0.05 * _rms(values), 1e-300)
+    return math.nan if not len(values) else max(float(np.std(values)), 0.05 * _rms(values), 1e-300)

@@ -1,6 +1,7 @@
 """An adapter of the user's own: the one on docs/adapters.md, in one file and an entry point."""
 
 import socket
+import sys
 import threading
 import types
 
@@ -111,6 +112,37 @@ def test_what_is_wrong_in_its_table_is_named(installed):
     (installed / "echo.toml").write_text(SESSION.format(port='"none"'))
     (problem,) = check_file(installed / "echo.toml")
     assert str(problem).startswith("[subsystems.echo] port")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("import no_such_package", "the adapter needs no_such_package, which is not installed"),
+        (
+            "from json import missing",
+            "importing udp_echo:UdpEchoLink failed: ImportError: cannot import",
+        ),
+        (
+            "raise ImportError('no licence')",
+            "importing udp_echo:UdpEchoLink failed: ImportError: no licence",
+        ),
+        (
+            "",
+            "failed: AttributeError: .* has no attribute 'UdpEchoLink'; correct the package",
+        ),
+        (
+            "def",
+            r"failed: SyntaxError: invalid syntax \(udp_echo.py, line 1\); correct the package",
+        ),
+        ("raise SystemExit(1)", "failed: SystemExit: 1; correct the package, or install it again"),
+        ("from hilrt.errors import ConfigError\nraise ConfigError('poll is now')", "^poll is now$"),
+    ],
+)
+def test_an_adapter_that_cannot_be_imported_is_refused_with_the_reason(installed, code, text):
+    (installed / "udp_echo.py").write_text(code)
+    sys.modules.pop("udp_echo", None)
+    with pytest.raises(ConfigError, match=text):
+        registry.link_class("udp_echo")
 
 
 @pytest.mark.parametrize(

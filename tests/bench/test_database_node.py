@@ -168,6 +168,16 @@ def test_the_process_says_what_it_sent(capsys):
     assert "Bench ended after" in capsys.readouterr().err
 
 
+def test_a_float_is_set_to_what_its_bits_carry_which_includes_infinity(tmp_path):
+    database = tmp_path / "node.dbc"
+    text = 'VERSION ""\nBU_: Bench Tester\nBO_ 256 Fast: 8 Bench\n'
+    text += ' SG_ Torque : 0|32@1- (1,0) [0|0] "N*m" Tester\nSIG_VALTYPE_ 256 Torque : 1;\n'
+    database.write_text(text)
+    DatabaseNode(database, NodeOptions("Bench", values=["Fast.Torque=-inf"]))
+    with pytest.raises(ConfigError, match=r"its bits carry -3.40282e\+38 to 3.40282e\+38"):
+        DatabaseNode(database, NodeOptions("Bench", values=["Fast.Torque=1e39"]))
+
+
 class Short(Lagging):
     """Answers with one number where it has two outputs."""
 

@@ -29,6 +29,7 @@ BO_ 128 Demand: 8 Gateway
  SG_ Speed : 0|16@1+ (0.01,0) [0|650] "rad/s" Bench
  SG_ Pedal : 16|8@1+ (0.5,0) [0|101] "%" Bench
  SG_ Enable : 24|1@1+ (1,0) [0|1] "" Bench
+ SG_ Real : 32|16@1- (1,0) [0|0] "%" Bench
  SG_ Alive : 56|8@1+ (1,0) [0|255] "" Bench
 BO_ 130 Modes: 8 Gateway
  SG_ Mode M : 0|8@1+ (1,0) [0|0] "" Bench
@@ -53,6 +54,7 @@ BO_ 2565799938 Group2: 8 Bench
  SG_ Two : 0|16@1+ (1,0) [0|0] "rpm" Gateway
 BO_ 2364473345 Urgent1: 8 Bench
  SG_ Three : 0|16@1+ (1,0) [0|0] "rpm" Gateway
+SIG_VALTYPE_ 128 Real : 1;
 BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG",\
 "r4","r5","r6","r7","r8","r9","r10","r11","r12","r13","StandardCAN_FD","ExtendedCAN_FD";
 BA_ "VFrameFormat" BO_ 2566844926 3;
@@ -168,6 +170,10 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"inputs.pedal.min": 200.0}, r"min = 200\.0: must be below max"),
         ({"inputs.pedal.safe": 101.0}, r"safe = 101\.0: must lie between min"),
         ({"inputs.speed_demand.max": 700.0}, "carries only 0 to 655.35"),
+        (
+            {"inputs.pedal.signal": "Demand.Real", "inputs.pedal.max": 70000.0},
+            "Demand.Real carries only -65504 to 65504",
+        ),
         ({"inputs.pedal.realised": "spede"}, "is not an output; did you mean 'speed'"),
         ({"inputs.speed_demand.realised": "torque"}, r"realised = 'torque': .*convert"),
         ({"inputs.pedal.signal": "Demand.Pedals"}, "did you mean 'Pedal'"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +84,39 @@ def test_values_beyond_the_bits_become_the_nearest() -> None:
     plain = codec(message_of(signal), ["S"])
     for value, nearest in ((1e9, 73.5), (-1e9, -54.0), (73.5, 73.5)):
         assert list(plain.decode(plain.encode([value]))) == [nearest]
+
+
+@pytest.mark.parametrize("order", ["little_endian", "big_endian"])
+@pytest.mark.parametrize("scale", [1, 1e-3, -2])
+@pytest.mark.parametrize(
+    ("length", "largest"), [(16, 65504.0), (32, 3.4028234663852886e38), (64, sys.float_info.max)]
+)
+def test_values_beyond_a_float_become_its_largest(
+    order: Any, scale: float, length: int, largest: float
+) -> None:
+    conversion = BaseConversion.factory(scale, 5, is_float=True)
+    start = 7 if order == "big_endian" else 0
+    signal = Signal("S", start, length, order, conversion=conversion)
+    plain, bare = codec(message_of(signal), ["S"]), f"<{ {16: 'e', 32: 'f', 64: 'd'}[length] }"
+
+    def raw(value: float) -> Any:
+        data = plain.encode([value])[: length // 8]
+        return struct.unpack(bare, data if order == "little_endian" else data[::-1])[0]
+
+    sign = math.copysign(1.0, scale)
+    beyond = 1e306 if length == 64 else 1e200
+    if length < 64 or abs(scale) < 1:
+        assert (raw(beyond), raw(-beyond)) == (sign * largest, -sign * largest)
+    assert (raw(math.inf), raw(-math.inf)) == (sign * math.inf, -sign * math.inf)
+    assert math.isnan(raw(math.nan))
+    assert raw(5.0 + scale) == pytest.approx(1.0)
+
+
+def test_a_start_value_beyond_a_float_becomes_its_largest() -> None:
+    conversion = BaseConversion.factory(1, 0, is_float=True)
+    signal = Signal("S", 0, 16, conversion=conversion, raw_initial=70000)
+    (value,) = codec(message_of(signal), ["S"]).decode(codec(message_of(signal), []).encode([]))
+    assert value == 65504.0
 
 
 def test_too_short_data_are_refused_and_longer_ones_cut() -> None:

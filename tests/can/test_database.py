@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cantools.database.can import Signal
+from cantools.database.conversion import BaseConversion
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +60,9 @@ def test_units_that_the_database_does_not_state_are_unstated() -> None:
 def test_what_the_bits_carry() -> None:
     assert representable(INPUTS[0].signal) == pytest.approx((-5.0, 404.5))
     assert representable(INPUTS[1].signal) == pytest.approx((-5242.88, 5242.87))
+    conversion = BaseConversion.factory(-0.5, 8, is_float=True)
+    real = Signal("Real", 0, 16, conversion=conversion)
+    assert representable(real) == (-32744.0, 32760.0)
 
 
 @given(low=st.floats(-5.0, 100.0), width=st.floats(0.5, 300.0))

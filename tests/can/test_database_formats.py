@@ -181,7 +181,7 @@ def test_text_of_an_xml_file_is_read_in_the_encoding_that_it_declares(
     assert (signal.unit, signal.comment) == ("°C", "Öl")
 
 
-@pytest.mark.parametrize("declared", ["utf-16", "hex", "of-my-own"])
+@pytest.mark.parametrize("declared", ["utf-16", "U16", "hex", "idna", "of-my-own"])
 def test_a_file_whose_declaration_is_wrong_is_read_as_utf_8(declared: str, tmp_path: Path) -> None:
     """Tools of Windows declare UTF-16, and write UTF-8."""
     text = (DATA / "drive.kcd").read_text(encoding="utf-8")

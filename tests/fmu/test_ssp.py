@@ -9,7 +9,7 @@ from hilrt.check.check import check_file
 from hilrt.errors import ConfigError
 from hilrt.fmu.ssp import read_ssp
 from hilrt.fmu.ssp_session import import_ssp
-from tests.fmu.build import mass, needs_compiler
+from tests.fmu.build import description, mass, needs_compiler
 
 HEAD = (
     '<ssd:SystemStructureDescription version="1.0" name="two masses" '
@@ -310,10 +310,51 @@ def test_a_session_file_needs_its_suffix(tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    ("transformation", "value"),
+    [("", 2**53 + 1), (LINEAR.format(1, 0), 2**53 + 1), (LINEAR.format(2, 1), 2.0**54 + 2)],
+)
+def test_an_integer_of_64_bits_keeps_its_digits(transformation, value, tmp_path):
+    xml = description(3).replace('<Int32 valueReference="32"', '<Int64 valueReference="32"')
+    parameter = f'<ssv:Parameter name="n"><ssv:Integer value="{2**53 + 1}"/></ssv:Parameter>'
+    mapping = (
+        '</ssd:ParameterValues><ssd:ParameterMapping><ssm:ParameterMapping version="1.0">'
+        f'<ssm:MappingEntry source="n" target="fault">{transformation}</ssm:MappingEntry>'
+        "</ssm:ParameterMapping></ssd:ParameterMapping>"
+    )
+    bound = PARAMETERS.format(parameter).replace("</ssd:ParameterValues>", mapping)
+    fmus = {"mass.fmu": mass(3, xml=xml)}
+    content, _ = imported(tmp_path, simple(component("left", "mass.fmu", bound)), fmus)
+    found = content["subsystems"]["left"]["params"]["fault"]
+    assert (found, type(found)) == (value, int)
+
+
+@needs_compiler
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "session.toml").write_text("mine")
     with pytest.raises(ConfigError, match="exists"):
         import_ssp(archive(tmp_path), tmp_path / "session.toml")
+
+
+@needs_compiler
+def test_nothing_in_the_folder_of_the_fmus_is_overwritten(tmp_path):
+    path, folder = archive(tmp_path), tmp_path / "session"
+    folder.mkdir()
+    (folder / "mass.fmu").write_text("mine")
+    with pytest.raises(
+        ConfigError, match=r"mass\.fmu: exists, and is not the FMU of .*system\.ssp"
+    ):
+        import_ssp(path, tmp_path / "session.toml")
+    assert (folder / "mass.fmu").read_text() == "mine"
+    assert not (tmp_path / "session.toml").exists()
+    (folder / "mass.fmu").write_bytes(mass(3).read_bytes())  # of an earlier import
+    import_ssp(path, tmp_path / "session.toml")
+
+
+def test_a_file_in_place_of_the_folder_of_the_fmus_is_refused(tmp_path):
+    (tmp_path / "session").write_text("mine")
+    with pytest.raises(ConfigError, match=r"session: is a file, not a folder for the FMUs; name"):
+        import_ssp(archive(tmp_path, fmu=False), tmp_path / "session.toml")
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,11 @@ def test_another_account_is_cut_off_even_where_the_folder_lets_it_in(context, ac
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Unix sockets with permissions are POSIX's")
-def test_a_long_path_for_temporary_files_is_not_used_for_sockets(context, tmp_path, monkeypatch):
-    deep = tmp_path / ("x" * 100)
+@pytest.mark.parametrize("letter", ["x", "ü"])  # of one byte, and of two
+def test_a_long_path_for_temporary_files_is_not_used_for_sockets(
+    context, temporary, monkeypatch, letter
+):
+    deep = temporary / (letter * (100 if letter == "x" else 45))
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
     local = LocalAddresses()

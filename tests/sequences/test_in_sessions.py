@@ -69,6 +69,26 @@ def test_in_its_own_process_it_leaves_the_same_log_which_replays(tmp_path):
     assert replay(recorded.folder).identical
 
 
+def test_questions_and_answers_reach_its_process_with_any_characters(tmp_path):
+    question = 'Is "U" = 400 V?'
+    changes = {
+        "subsystems.test.params.question": question,
+        "subsystems.test.answers": {question: "U = 400 V", "x = 1": "no"},
+    }
+    result = hilrt.run_session(SESSION, changes, options=RunOptions(out=tmp_path))
+    assert (result.fault, result.warnings) == (None, [])
+    (told,) = [event.text for event in result.log.events if event.cause == "prompt"]
+    assert told == f"{question}: U = 400 V"
+
+
+@pytest.mark.parametrize("item", ["warm?=yes", '"warm?"', '"warm?" = 1', ""])
+def test_an_answer_on_the_command_line_is_a_question_and_a_text(item):
+    arguments = ["sequence", "a.py:A", "--connect", "tcp://127.0.0.1:1", "--answer", item]
+    done = CliRunner().invoke(cli.app, arguments)
+    assert done.exit_code == 2
+    assert f'--answer {item}: write it as \'"QUESTION" = "ANSWER"\'' in done.output
+
+
 def test_results_make_the_exit_status_and_so_does_a_session_that_is_over_too_early():
     failed = hilrt.simulate(SESSION, {"subsystems.test.params.most": 0.1})
     assert (failed.fault, failed.exit_status) == (None, 1)

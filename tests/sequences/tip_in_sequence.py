@@ -24,12 +24,20 @@ class TipIn(Sequence):
     drives = (Port("pedal", "%"),)
 
     def __init__(
-        self, fault="", reads="plant.speed", most=0.4, always="", until="plant.speed > 50"
+        self,
+        fault="",
+        reads="plant.speed",
+        most=0.4,
+        always="",
+        until="plant.speed > 50",
+        question="",
     ):
         self.fault, self.reads, self.most, self.always = fault, (reads,), most, always
-        self.until = until
+        self.until, self.question = until, question
 
     async def run(self, bench):
+        if self.question:
+            await bench.prompt(self.question, ("U = 400 V", "no"))
         if self.always:
             bench.expect("no overspeed", always=self.always)
         await bench.ramp("pedal", to=20.0, rate=200.0)

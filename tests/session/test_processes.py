@@ -1,6 +1,7 @@
 """What processes of a session are told, and what is told of the end of one."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -86,6 +87,19 @@ async def test_any_number_of_groups_reaches_the_placer(tmp_path):
         processes.ending = True
         await processes.children.stop(20)
     assert all(text.startswith("was not started: --cluster x://nowhere") for text in told.values())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_end_of_a_placed_process_that_no_subsystem_has_is_told(known, tmp_path):
+    notes, warnings = Notes(), []
+    processes = Processes(tmp_path, notes, warnings, lambda name, pid, text: known)
+    line = json.dumps({"name": "wheels", "pid": 7, "text": "ended with status 2"})
+    processes._placed_ended(line)
+    assert notes.texts == ([] if known else ["the process ended with status 2"])
+    assert warnings == ([] if known else ["wheels: the process ended with status 2"])
+    processes.ending = True
+    processes._placed_ended(line)
+    assert len(notes.texts) == (not known)
 
 
 class Dead:

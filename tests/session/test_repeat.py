@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from hilrt import InputPolynomial, Port, Sample, SessionBuilder, Solver
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
 from hilrt.config.session_file import SessionFile
-from hilrt.errors import ConfigError
-from hilrt.session.repeat import extrapolated
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.session.repeat import Reference, compare_with_reference, extrapolated
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.session.simulate import repeat, simulate
@@ -46,6 +47,66 @@ def test_what_is_no_power_of_the_step_is_said() -> None:
     assert "observed order" in stays.why_not
     same = extrapolated(T, T, T)
     assert (same.error, same.why_not) == (0.0, "")
+
+
+def test_a_signal_without_common_values_is_unknown() -> None:
+    lacking = np.full(len(T), np.nan)
+    for values in ((T, T, lacking), (lacking, lacking, lacking), (T, lacking, T)):
+        found = extrapolated(*values, unit="m")
+        assert found.why_not == "no time has a value at all three steps"
+        assert np.isnan([found.order, found.error, found.relative, found.change]).all()
+        estimate = found.estimate
+        assert estimate.how == "unknown: no time has a value at all three steps"
+        assert np.isnan([estimate.value, estimate.low, estimate.high]).all()
+
+
+class Run:
+    """A run of made-up values, in place of a session's: `log` and `summary`."""
+
+    summary: ClassVar = {"estimated_error": {"y": {"unit": "m", "value": 0.1, "how": "tried"}}}
+
+    def __init__(self, step: float, values: Truth) -> None:
+        self.t = step * np.arange(round(2.1 / step))
+        self.values = values(self.t)
+        self.log = self
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.values
+
+
+def compared(run: Callable[[float], Run], **options: Any) -> Reference:
+    """Comparison of a session with a step of 25 ms; `run` makes the run of a step."""
+    return compare_with_reference(
+        wheels(0.025),
+        lambda settings: cast(Any, run(settings.get("master.step", 0.025))),
+        **options,
+    )
+
+
+def test_a_reference_continues_after_a_run_that_failed_in_between() -> None:
+    """Three steps that are not each half of the one before give no limit."""
+
+    def run(step: float) -> Run:
+        if step == 0.025 / 4:
+            raise HilrtError("too long for stability")
+        return Run(step, lambda t: np.sin(t) + step * np.cos(t))
+
+    found = compared(run, tolerance=0.1)
+    t = Run(0.025, np.sin).t
+    assert found.converged
+    assert found.steps == [0.025 / 2, 0.025 / 8, 0.025 / 16, 0.025 / 32]
+    error = 0.025 * np.sqrt(np.mean(np.cos(t) ** 2))
+    assert found.signals["y"].error == pytest.approx(error, rel=1e-6)
+
+
+def test_a_reference_without_common_values_is_unknown() -> None:
+    def run(step: float) -> Run:
+        return Run(step, lambda t: np.sin(t) if step < 0.025 else np.full(len(t), np.nan))
+
+    found = compared(run, most_steps=2000)
+    assert not found.converged
+    assert np.isnan(found.signals["y"].as_estimate.value)
+    assert found.as_json()["signals"]["y"]["error"] is None
 
 
 @pytest.mark.parametrize(("p", "step", "observed"), [(0, 1e-3, 1), (1, 2e-3, 2), (1, 1e-3, 2)])

@@ -267,6 +267,19 @@ def test_a_flag_that_comes_and_goes_is_one_row(look):
     assert viewer.flag_spans.of(RaisedFlag("sample_late", "vehicle")).count == 4
 
 
+def test_a_flag_that_was_up_before_the_viewer_came_counts_from_its_next_rise(look):
+    viewer = look(RUNNING)
+    viewer.event(1, "info", text="sample_late cleared: vehicle")
+    assert viewer.flag_spans.of(RaisedFlag("sample_late", "vehicle")) is None
+    (flag,) = panels.event_rows(viewer, alarms_only=False)
+    assert flag.text == "sample late: vehicle"
+    viewer.event(2, text="sample_late raised: vehicle")
+    viewer.event(3, "info", text="sample_late cleared: vehicle")
+    viewer.event(4, text="sample_late raised: vehicle")
+    (flag,) = panels.event_rows(viewer, alarms_only=False)
+    assert flag.text.startswith("sample late: vehicle, 2 times since 2.000 s, 1.000 s in all")
+
+
 def test_events_that_repeat_are_one_row(look):
     viewer = look(RUNNING)
     for number, late in ((1, 3), (2, 62), (3, 9)):

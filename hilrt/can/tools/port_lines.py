@@ -371,9 +371,9 @@ def _range(signal: Signal) -> tuple[float, float]:
     low, high = representable(signal)
     if signal.minimum is not None and signal.maximum is not None:
         given = max(low, float(signal.minimum)), min(high, float(signal.maximum))
-        if given[0] < given[1]:
-            low, high = given
-    return (low, high) if math.isfinite(high - low) else (-1e6, 1e6)
+        if given[0] < given[1] and math.isfinite(given[1] - given[0]):
+            return given
+    return (-1e6, 1e6) if signal.is_float else (low, high)
 
 
 # ---- text ----------------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cantools.database.can import Message, Signal
 
-from hilrt.can.codec import codec, multiplexers, selectors
+from hilrt.can.codec import LARGEST_FLOAT, codec, multiplexers, selectors
 from hilrt.can.database import load_database
 from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK, Frame
 from hilrt.can.id_table import can_id_of
@@ -19,12 +18,8 @@ from hilrt.errors import ConfigError
 
 #: Lengths of CAN FD beyond the eight bytes of a classic frame.
 _FD_LENGTHS = (12, 16, 20, 24, 32, 48, 64)
-#: Largest value of an IEEE float, its relative resolution and its smallest step, by number of bits.
-_FLOATS = {
-    16: (65504.0, 2.0**-10, 2.0**-24),
-    32: ((2.0 - 2.0**-23) * 2.0**127, 2.0**-23, 2.0**-149),
-    64: (sys.float_info.max, 2.0**-52, 2.0**-1074),
-}
+#: Relative resolution of an IEEE float and its smallest step, by number of bits.
+_FLOATS = {16: (2.0**-10, 2.0**-24), 32: (2.0**-23, 2.0**-149), 64: (2.0**-52, 2.0**-1074)}
 
 
 def frame_of(words: Sequence[str], database: Path | None) -> Frame:
@@ -140,7 +135,7 @@ def _shown(value: float) -> str:
 
 def _raw_limits(signal: Signal) -> tuple[float, float]:
     if signal.is_float:
-        largest = _FLOATS[signal.length][0]
+        largest = LARGEST_FLOAT[signal.length]
         return -largest, largest
     half = 1 << (signal.length - 1)
     return (-half, half - 1) if signal.is_signed else (0, 2 * half - 1)
@@ -254,7 +249,7 @@ def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) 
 def _resolution(signal: Signal, value: float) -> float:
     """Maximum change of a value by coding."""
     if signal.is_float:
-        _, relative, smallest = _FLOATS[signal.length]
+        relative, smallest = _FLOATS[signal.length]
         step = max(abs(_raw(signal, value)) * relative, smallest)
         return abs(float(signal.scale)) * step + 1e-12 * abs(value)
     return 0.5 * abs(float(signal.scale)) * (1 + 1e-9) + 1e-12 * abs(value)

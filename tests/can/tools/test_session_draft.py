@@ -175,6 +175,13 @@ def test_enumerations_jump_among_the_values_of_their_table(tmp_path: Path) -> No
     assert "max_rate = 1.0: an enumeration jumps; leave it out, or enumerated" in said
 
 
+def test_a_float_without_a_range_gets_one_to_narrow(tmp_path: Path) -> None:
+    speed = 'BO_ 256 Cmd: 8 Tester\n SG_ Speed : 0|32@1- (1,0) [0|0] "1/min" Rig\n'
+    _, bench = bench_of(tmp_path, HEADER + speed + FAST + "SIG_VALTYPE_ 256 Speed : 1;\n")
+    limits = bench["inputs"]["speed"]
+    assert (limits["min"], limits["max"]) == (-1e6, 1e6)
+
+
 def test_a_rehearsal_moves_and_may_be_operated(tmp_path: Path) -> None:
     (tmp_path / "rig.dbc").write_text(HEADER + GEAR + FAST + NAMED)
     tables = tomllib.loads(generate(tmp_path / "rig.dbc", None, BUS, tmp_path, emulator="database"))
