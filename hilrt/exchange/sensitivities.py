@@ -158,9 +158,11 @@ class SensitivityRenewal:
     The first trial follows after one step. The distance to the next one doubles whenever nothing
     has changed and is halved where much has. A trial is made at once when a coupled output has
     moved twice as far from the last trial as it had when a trial found nothing changed: a loop at
-    rest, however long, does not reveal the response after a jump. Except for a few in advance,
-    trials make at most six times as many steps as the session, and a twelfth where nothing changes.
-    Steps are counted, not timed: the result depends on the session alone, not on the host.
+    rest, however long, does not reveal the response after a jump. When an input is disturbed far
+    more than ever before, something may have switched: the next trial follows at once, and the
+    distances begin with one step again. Except for a few in advance, trials make at most six times
+    as many steps as the session, and a twelfth where nothing changes. Steps are counted, not timed:
+    the result depends on the session alone, not on the host.
 
     Results arrive with the next step's input, so that they are recorded and replayed. The reported
     change compares the outputs' errors over the time since the last trial, for the same errors of
@@ -196,6 +198,8 @@ class SensitivityRenewal:
     #: An output that moves this many times the distance at which a trial found no change is probed
     #: at once; the least such distance, as a share of its largest value.
     FARTHER, NEAR = 2.0, 0.1
+    #: A disturbance that is larger than the largest so far by this factor may be that of a switch.
+    JOLT = 3.0
     #: Errors below this share of a signal's largest value are rounding; below the second one they
     #: do not affect a verdict. Outputs that drive nothing do not affect it either.
     ROUNDING, MATTERS = 1e-6, 0.01
@@ -227,6 +231,8 @@ class SensitivityRenewal:
         #: Values of the coupled outputs at the last trial, and how far from such values nothing
         #: was found changed.
         self._seen, self._reach = np.zeros((2, np.count_nonzero(self._coupled)))
+        #: Largest disturbance of each input up to the last trial.
+        self._disturbed = np.zeros(len(numerics.plan.inputs))
         #: Steps of the session between two checks of these values.
         self._check_every = math.ceil(self._cost / self.MOST)
         self.count = 0
@@ -238,14 +244,23 @@ class SensitivityRenewal:
         self._left -= 1
         self._credit = min(self._credit + self.MOST / self._cost, self._ahead)
         due = self._credit >= 1.0 and point.tick % self._together == 0
-        if due and (self._left < 0 or self._has_moved()):
+        if due and (self._left < 0 or self._is_early()):
             await self._try(point.t_ns / 1e9)
         return point
 
-    def _has_moved(self) -> bool:
-        """Whether a coupled output has left the region covered by the last trial."""
+    def _is_early(self) -> bool:
+        """Whether a trial should be made before its time."""
         if self._variable or self._left % self._check_every:  # such a step is short already
             return False
+        inputs = self._numerics.state.inputs
+        known = np.maximum(self._disturbed, self.MATTERS * inputs["peak"])
+        if self.count and (inputs["disturbance_peak"] > self.JOLT * known).any():
+            self._every = 1
+            return True
+        return self._has_moved()
+
+    def _has_moved(self) -> bool:
+        """Whether a coupled output has left the region covered by the last trial."""
         outputs = self._numerics.state.outputs
         known = np.maximum(self._reach, self.NEAR * outputs["peak"][self._coupled])
         away = np.abs(outputs["y"][self._coupled] - self._seen)
@@ -278,6 +293,7 @@ class SensitivityRenewal:
                 self._every = min(2 * self._every, self._most)
             self._reach = np.maximum(self._reach, away)
         self._seen = y
+        self._disturbed = np.maximum(self._disturbed, state.inputs["disturbance_peak"])
         self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0
 
     async def _renew(self, t: float) -> float:

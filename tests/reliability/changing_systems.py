@@ -116,6 +116,69 @@ class Lever(Numbers):
         return self.sample()
 
 
+CLOSED_S = 2.6
+
+
+def drag(t: float, slip: float) -> float:
+    """Torque of a clutch, N m: viscous drag, and friction after it has closed at `CLOSED_S`."""
+    return 5.0 * slip + (60.0 * math.tanh(slip / 0.5) if t >= CLOSED_S - 1e-9 else 0.0)
+
+
+def drive_torque(t: float) -> float:
+    """Torque of a motor that pulses twice a second, N m."""
+    return 50.0 + 30.0 * math.sin(4.0 * math.pi * t) + 20.0 * (1.0 + math.tanh((t - 1.0) / 0.02))
+
+
+class Shaft(Numbers):
+    """A speed, integrated by Runge and Kutta's method with 20 steps."""
+
+    def integrate(self, rate: Any, t: float, h: float) -> None:
+        (w,), d = self.state, h / 20
+        for s in (t + i * d for i in range(20)):
+            a = rate(s, w)
+            b = rate(s + d / 2, w + d / 2 * a)
+            c = rate(s + d / 2, w + d / 2 * b)
+            w += d / 6 * (a + 2 * b + 2 * c + rate(s + d, w + d * c))
+        self.state = (w,)
+
+
+class DragMotor(Shaft):
+    """A motor of 0.2 kg m²."""
+
+    inputs, outputs = (Port("torque", "N*m"),), (Port("speed", "rad/s"),)
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.integrate(lambda s, w: (drive_torque(s) - u(s)[0] - 0.05 * w) / 0.2, t, h)
+        return self.sample()
+
+
+class DragLoad(Shaft):
+    """A load of 1 kg m² behind the clutch."""
+
+    inputs, outputs = (Port("speed", "rad/s"),), (Port("torque", "N*m", feedthrough=("speed",)),)
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.t, self.speed = 0.0, 0.0
+
+    def sample(self) -> Sample:
+        return Sample(np.array([drag(self.t, self.speed - self.state[0])]))
+
+    def save_state(self) -> Any:
+        return self.state, self.t, self.speed
+
+    def restore_state(self, state: Any) -> None:
+        self.state, self.t, self.speed = state
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.integrate(lambda s, w: drag(s, u(s)[0] - w) - 0.2 * w, t, h)
+        self.t, self.speed = t + h, float(u(t + h)[0])
+        return self.sample()
+
+
 class Position(Numbers):
     """``x' = v``, of van der Pol's oscillator (1926)."""
 

@@ -19,7 +19,15 @@ from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
 from hilrt.solver import Floats, InputPolynomial
 from hilrt_adapters.inprocess import InProcessLink
-from tests.reliability.changing_systems import ENGAGED_S, Predator, Prey, covers
+from tests.reliability.changing_systems import (
+    CLOSED_S,
+    ENGAGED_S,
+    Predator,
+    Prey,
+    covers,
+    drag,
+    drive_torque,
+)
 from tests.replay.recording_tools import record_file
 
 MODELS = "tests.reliability.changing_systems"
@@ -180,6 +188,30 @@ def test_a_spread_that_the_sessions_own_error_feeds_is_named(
     assert ("error_feeds_spread" in result.summary["flags"]) == fed
     named = [reason for reason in result.summary["reasons"] if "error_feeds_spread: " in reason]
     assert any("prey.x" in reason for reason in named) == fed
+
+
+def test_a_switch_between_two_trials_is_found_by_its_jolt(tmp_path: Path) -> None:
+    """A clutch that slips in every trial, and sticks once a pulse; 6.8 % wrong, and was good."""
+    models = {"motor": "DragMotor", "load": "DragLoad"}
+    path = session(tmp_path, models, {"motor.speed": "load.speed", "load.torque": "motor.torque"})
+    result = simulate(path, {"session.duration": 8.0})
+    t = result.log.t
+
+    def rates(at: float, w: Floats) -> list[float]:
+        torque = drag(at, w[0] - w[1])
+        return [(drive_torque(at) - torque - 0.05 * w[0]) / 0.2, torque - 0.2 * w[1]]
+
+    w = np.zeros((2, 1))
+    for leg in (t[t <= CLOSED_S], t[t >= CLOSED_S]):
+        found = solve_ivp(rates, (leg[0], leg[-1]), w[:, -1], "LSODA", leg, rtol=1e-9, atol=1e-9)
+        w = np.hstack([w[:, :-1], found.y])
+    torque = np.array([drag(at, motor - load) for at, motor, load in zip(t, *w, strict=True)])
+    for name, true in (("motor.speed", w[0]), ("load.torque", torque)):
+        estimate = result.summary["estimated_error"][name]
+        assert estimate["how"].startswith("sensitivities along the way")
+        assert covers(estimate, float(np.sqrt(np.mean((result.log[name] - true) ** 2))))
+    assert np.std(result.log["load.torque"] - torque) > 0.05 * torque.std()
+    assert result.verdict == "degraded"
 
 
 def test_a_state_that_is_changed_in_place_is_not_moved_by_trials(tmp_path: Path) -> None:
