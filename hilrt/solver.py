@@ -26,7 +26,8 @@ class Port:
     name : str
         Name, unique among the subsystem's inputs, and among its outputs.
     unit : str
-        Any unit that pint reads (``"rad/s"``, ``"N*m"``, ``"%"``); empty for dimensionless.
+        Any unit that pint reads (``"rad/s"``, ``"N*m"``, ``"%"``); empty for dimensionless;
+        ``"?"`` fits every unit, and its numbers are never converted.
     start : float
         Value before the first exchange, in `unit`.
     min, max : float

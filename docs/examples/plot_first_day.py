@@ -232,10 +232,11 @@ seen = {what: strike(what) for what in (*SIGNALS, "bench off")}
 
 # %%
 # **Go on if**, in all cases in which the bench was on, the speed went to its safe value no faster
-# than ``max_rate``, and somebody at the bench saw the same. After the kill and the freeze the
-# gateway brings the speed down by itself, once ``master_timeout`` has passed. When the bench falls
-# silent, the session ends with status 3 and says so. Also kill the gateway once, or pull the cable:
-# then only the bench's own watchdog can act, and ``hilrt`` cannot replace it.
+# than ``max_rate``, and somebody at the bench saw the same. After the kill the gateway brings the
+# speed down at once, because the kernel signals the end of the session's process; after the freeze
+# it does so when ``master_timeout`` has passed. When the bench falls silent, the session ends with
+# status 3 and says so. Also kill the gateway once, or pull the cable: then only the bench's own
+# watchdog can act, and ``hilrt`` cannot replace it.
 #
 # 5. Measure the delay
 # --------------------

@@ -66,7 +66,9 @@ print(run("replay", "recorded"))
 
 # %%
 # With ``--set`` it shows what the master would have decided with other settings, from the same
-# samples. It does not show how the models would have reacted.
+# samples. It does not show how the models would have reacted. Both verdicts in the result leave out
+# what the session learned by probing the models, because that may not hold for other settings: so
+# the log counts as ``unverified`` here, although the session's own verdict was ``good``.
 
 print(run("replay", "recorded", "--set", "master.extrapolation.order=0"))
 

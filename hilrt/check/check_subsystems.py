@@ -204,15 +204,15 @@ def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
         way = max(entry.max - entry.safe, entry.safe - entry.min)
         needed = shortest_ramp(way, entry.max_rate, entry.max_jerk)
         if needed >= profile.step_timeout:
-            jerk = "" if entry.max_jerk is None else f" and max_jerk = {entry.max_jerk:g}"
+            jerk = "" if entry.max_jerk is None else f"with max_jerk = {entry.max_jerk:g} "
             findings.warn(
                 f"subsystems.{name}.inputs.{port}",
                 "max_rate",
                 entry.max_rate,
-                f"at that{jerk} the way of {way:g} to safe = {entry.safe:g} takes {needed:.3g} s, "
-                f"but safe_profile.step_timeout = {profile.step_timeout:g} s is shorter, so "
-                "the enable may be withdrawn on the way",
-                "raise step_timeout above that, or let the input move faster",
+                f"{jerk}the safe profile may need {needed:.3g} s to move the input by {way:g} to "
+                f"safe = {entry.safe:g}, but safe_profile.step_timeout = {profile.step_timeout:g} "
+                "s, so the enable may be withdrawn before the input arrives",
+                f"raise step_timeout above {needed:.3g} s, or let the input move faster",
             )
 
 

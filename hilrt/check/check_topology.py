@@ -204,9 +204,8 @@ def _check_fit(
     try:
         units.conversion(source.unit, target.unit)
     except ConfigError as error:
-        findings.error(
-            table, "to", connection.target, f"from {connection.source!r}: {error}", "check the ends"
-        )
+        message = f"from {connection.source!r}: {error}"
+        findings.error(table, "to", connection.target, message, units.MISFIT_REMEDY)
 
 
 def check_bonds(topology: Topology, findings: Findings) -> None:

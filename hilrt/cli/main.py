@@ -157,7 +157,8 @@ def check(
     chosen = None if pace is None else _pace(pace)
     if not no_code and (names := names_code(session, overrides or [])):
         typer.echo(
-            f"{session}: runs code that the tables of {', '.join(names)} name; --no-code does not"
+            f"{session}: this check runs the code that the file names for {', '.join(names)}; "
+            "for a file that you do not trust, use --no-code"
         )
     problems = check_file(session, overrides or [], chosen, code=not no_code)
     alike = Counter[tuple[str, str, str]]()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Unit of a signal whose source states none; it converts to any unit, unchanged. An empty unit, in
 #: contrast, means a plain number, so 1 is 100 ``%``.
 UNSTATED = "?"
+#: Remedy for a connection between units that do not convert.
+MISFIT_REMEDY = f'check the ends, or give one port the unit "{UNSTATED}" and the connection a gain'
 
 _ALIASES = {
     **dict.fromkeys(("-", "1", "[-]", "--", "none", "unitless", "dimensionless"), ""),

@@ -305,7 +305,7 @@ def _connections(
         try:
             factor, shift = units.conversion(out_port.unit, in_port.unit)
         except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
+            raise ConfigError(f"{where}: {error}; {units.MISFIT_REMEDY}") from None
         order = default.order if table.order is None else table.order
         gain, constant = table.gain * factor, table.gain * shift + table.offset
         driven = _companion(tables, outputs, table) if table.target in others else -1

@@ -148,6 +148,9 @@ def test_units_that_do_not_fit(found, ports):
     (line,) = found()
     assert "[connections 1: engine.torque -> vehicle.torque] to = 'vehicle.torque'" in line
     assert "'N*m' does not convert to 'kPa'" in line
+    assert line.endswith('give one port the unit "?" and the connection a gain')
+    ports["vehicle"] = Ports(inputs=(Port("torque", "?"),), outputs=(SPEED,))
+    assert found() == []
 
 
 def test_units_that_convert_are_fine(found, ports):

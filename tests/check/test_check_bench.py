@@ -61,24 +61,25 @@ STEP_TIMEOUT = f"{ENGINE}.safe_profile.step_timeout"
     [
         (
             [f"{SPEED}.max_rate=10.0", "master.arm_timeout=100"],
-            "[subsystems.engine.inputs.speed_demand] max_rate = 10.0: at that the way of 650 to "
-            "safe = 0 takes 65 s, but safe_profile.step_timeout = 2 s is shorter, so the "
-            "enable may be withdrawn on the way; raise step_timeout above that, or let",
+            "[subsystems.engine.inputs.speed_demand] max_rate = 10.0: the safe profile may need "
+            "65 s to move the input by 650 to safe = 0, but safe_profile.step_timeout = 2 s, so "
+            "the enable may be withdrawn before the input arrives; raise step_timeout above 65 s, "
+            "or let",
         ),
         (
             [f"{STEP_TIMEOUT}=0.5"],
-            "[subsystems.engine.inputs.speed_demand] max_rate = 800.0: at that the way of 650 to "
-            "safe = 0 takes 0.812 s, but safe_profile.step_timeout = 0.5 s",
+            "[subsystems.engine.inputs.speed_demand] max_rate = 800.0: the safe profile may need "
+            "0.812 s to move the input by 650 to safe = 0, but safe_profile.step_timeout = 0.5 s",
         ),
         (
             [f"{PEDAL}.max_jerk=0.001", "master.arm_timeout=1e6"],
-            "[subsystems.engine.inputs.pedal] max_rate = 500.0: at that and max_jerk = 0.001 the "
-            "way of 100 to safe = 0 takes 632 s",
+            "[subsystems.engine.inputs.pedal] max_rate = 500.0: with max_jerk = 0.001 the safe "
+            "profile may need 632 s to move the input by 100 to safe = 0",
         ),
         (
             [f"{PEDAL}.max_jerk=100.0", f"{PEDAL}.max_rate=80.0"],
-            "[subsystems.engine.inputs.pedal] max_rate = 80.0: at that and max_jerk = 100 the "
-            "way of 100 to safe = 0 takes 2.05 s",
+            "[subsystems.engine.inputs.pedal] max_rate = 80.0: with max_jerk = 100 the safe "
+            "profile may need 2.05 s to move the input by 100 to safe = 0",
         ),
         ([f"{SPEED}.max_rate=325.0"], "[subsystems.engine.inputs.speed_demand] max_rate = 325.0"),
     ],

@@ -133,7 +133,7 @@ def test_a_plain_check_says_whose_code_it_runs(hostile):
     did, output = watched(hostile)
     ran = {Path(file).name for event, file in did["seen"] if event == "exec"}
     assert ran == {"hostile_model.py", "hostile_adapter.py"}
-    assert "runs code that the tables of model, foreign name; --no-code does not" in output
+    assert "this check runs the code that the file names for model, foreign; for a" in output
 
 
 def test_the_driver_of_an_interface_is_left_out(tmp_path, monkeypatch):
