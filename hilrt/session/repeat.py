@@ -99,35 +99,45 @@ class Repeated(NamedTuple):
         return {"unit": self.unit, **known, "why_not": self.why_not}
 
 
-def extrapolated(whole: Floats, half: Floats, quarter: Floats, unit: str = "") -> Repeated:
-    """Limit of a signal from its values at H, H/2 and H/4, shape (n,) each."""
+def extrapolated(
+    whole: Floats,
+    half: Floats,
+    quarter: Floats,
+    unit: str = "",
+    weights: Floats | None = None,
+) -> Repeated:
+    """Limit of a signal from its values at H, H/2 and H/4, shape (n,) each.
+
+    `weights` are the lengths of the steps that end with these values; default: all equal.
+    """
     known = np.isfinite(whole) & np.isfinite(half) & np.isfinite(quarter)
+    seconds = None if weights is None else weights[known]
     unknown = np.full(len(whole), np.nan)
     if not known.any():
         nan, why_not = math.nan, "no time has a value at all three steps"
         return Repeated(unit, nan, nan, nan, unknown, nan, nan, why_not)
     d1, d2 = (whole - half)[known], (half - quarter)[known]
-    first, second = _rms(d1), _rms(d2)
-    change, spread = max(first, _rms(d1 + d2)), _spread(quarter[known])
+    first, second = _rms(d1, seconds), _rms(d2, seconds)
+    change = max(first, _rms(d1 + d2, seconds))
+    spread = _spread(quarter[known], seconds)
     if change <= ROUNDING * np.abs(quarter[known]).max(initial=0.0):
         return Repeated(unit, math.nan, 0.0, 0.0, quarter, change, spread)
     order = math.log2(first / second) if second > 0.0 else math.inf
-    why_not = _why_not(order, d1, d2, quarter[known])
+    why_not = _why_not(order, d1, d2, first / spread)
     if why_not:
         return Repeated(unit, order, math.nan, math.nan, unknown, change, spread, why_not)
     limit: Floats = quarter - (half - quarter) / (2.0**order - 1.0)
-    error = _rms((whole - limit)[known])
-    spread = _spread(limit[known])
+    error = _rms((whole - limit)[known], seconds)
+    spread = _spread(limit[known], seconds)
     return Repeated(unit, order, error, error / spread, limit, change, spread)
 
 
-def _why_not(order: float, d1: Floats, d2: Floats, values: Floats) -> str:
+def _why_not(order: float, d1: Floats, d2: Floats, share: float) -> str:
     if not LOWEST_ORDER <= order <= HIGHEST_ORDER:
         return f"its observed order is {order:.2g}"
     alike = float(np.mean(d1 * d2)) / (_rms(d1) * _rms(d2))
     if alike < LEAST_CORRELATION:
         return f"its differences are not proportional over time: they correlate by {alike:.2f}"
-    share = _rms(d1) / _spread(values)
     if share > LARGEST_DIFFERENCE:
         return f"half the step changes it by {share:.0%} of its variation"
     return ""
@@ -243,7 +253,10 @@ def compare_with_reference(
     t, estimated = own.log.t, own.summary["estimated_error"]
     fixed = tables.master.step_control.method == "fixed"
     step = tables.master.step if fixed else float(t[-1] - t[0]) / max(1, len(t) - 1)
-    signals = {name: _Settling(one, own.log[name], tolerance) for name, one in estimated.items()}
+    seconds = np.diff(t, prepend=t[0] - step)
+    signals = {
+        name: _Settling(one, own.log[name], seconds, tolerance) for name, one in estimated.items()
+    }
     made, steps, failed = len(t), [], ""
     for halvings in range(1, 40):
         h = round(step * 1e9 / 2**halvings) / 1e9
@@ -289,8 +302,11 @@ def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
 class _Settling:
     """A signal at shorter and shorter steps, until its extrapolated limit settles."""
 
-    def __init__(self, estimate: Mapping[str, Any], own: Floats, tolerance: float) -> None:
+    def __init__(
+        self, estimate: Mapping[str, Any], own: Floats, seconds: Floats, tolerance: float
+    ) -> None:
         self._estimate, self._own, self._tolerance = estimate, own, tolerance
+        self._seconds = seconds
         self._courses: list[Floats] = []
         self._truth, self._uncertainty = own, math.inf
 
@@ -305,27 +321,26 @@ class _Settling:
         if len(self._courses) < len(FACTORS):
             return
         whole, half, quarter = self._courses
-        limit = extrapolated(whole, half, quarter)
-        d1, d2 = _difference(whole, half), _difference(half, quarter)
+        limit = extrapolated(whole, half, quarter, weights=self._seconds)
+        d1, d2 = self._difference(whole, half), self._difference(half, quarter)
         if not limit.why_not:
             self._truth = limit.limit
         elif not d2 <= LEAST_PROGRESS * d1:  # also if one is unknown
             return
         ratio = 0.0 if not limit.why_not else d2 / d1
-        self._uncertainty = _difference(self._truth, before) * max(1.0, ratio / (1.0 - ratio))
+        self._uncertainty = self._difference(self._truth, before) * max(1.0, ratio / (1.0 - ratio))
 
     @property
     def settled(self) -> bool:
         """Whether the error is known."""
         known = self._truth[np.isfinite(self._truth)]
-        least = max(LEAST_ERROR * _spread(known), ROUNDING * np.abs(known).max(initial=0.0))
-        enough = max(self._tolerance * _difference(self._own, self._truth), least)
+        least = max(LEAST_ERROR * self._spread(), ROUNDING * np.abs(known).max(initial=0.0))
+        enough = max(self._tolerance * self._difference(self._own, self._truth), least)
         return bool(self._uncertainty <= enough)
 
     def compared(self) -> Compared:
         """Compare the session's own values with the limit."""
-        error = _difference(self._own, self._truth)
-        spread = _spread(self._truth[np.isfinite(self._truth)])
+        error, spread = self._difference(self._own, self._truth), self._spread()
         return Compared(
             self._estimate["unit"],
             error,
@@ -335,6 +350,16 @@ class _Settling:
             self.settled,
             self._estimate,
         )
+
+    def _difference(self, a: Floats, b: Floats) -> float:
+        """RMS difference where both are known; NaN if they never are."""
+        both = np.isfinite(a) & np.isfinite(b)
+        return _rms((a - b)[both], self._seconds[both])
+
+    def _spread(self) -> float:
+        """Variation of the limit."""
+        known = np.isfinite(self._truth)
+        return _spread(self._truth[known], self._seconds[known])
 
 
 def _at(t: Floats, times: Floats, values: Floats) -> Floats:
@@ -363,15 +388,12 @@ def _at(t: Floats, times: Floats, values: Floats) -> Floats:
     return np.where(inside, found, np.nan)
 
 
-def _difference(a: Floats, b: Floats) -> float:
-    """RMS difference where both are known; NaN if they never are."""
-    both = np.isfinite(a) & np.isfinite(b)
-    return _rms((a - b)[both])
+def _rms(values: Floats, weights: Floats | None = None) -> float:
+    return math.sqrt(np.average(values * values, weights=weights)) if len(values) else math.nan
 
 
-def _rms(values: Floats) -> float:
-    return float(np.sqrt(np.mean(values * values))) if len(values) else math.nan
-
-
-def _spread(values: Floats) -> float:
-    return math.nan if not len(values) else max(float(np.std(values)), 0.05 * _rms(values), 1e-300)
+def _spread(values: Floats, weights: Floats | None = None) -> float:
+    if not len(values):
+        return math.nan
+    deviations = values - np.average(values, weights=weights)
+    return max(_rms(deviations, weights), 0.05 * _rms(values, weights), 1e-300)

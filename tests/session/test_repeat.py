@@ -35,6 +35,12 @@ def test_a_power_of_the_step_is_extrapolated(p: float) -> None:
     assert found.order == pytest.approx(p)
     np.testing.assert_allclose(found.limit, truth, atol=1e-12)
     assert found.error == pytest.approx(np.sqrt(np.mean(course**2)))
+    lengths = np.linspace(1e-6, 1e-2, len(T))  # of a variable step
+    found = extrapolated(whole, half, quarter, "m", lengths)
+    assert found.error == pytest.approx(np.sqrt(np.average(course**2, weights=lengths)))
+    mean = np.average(truth, weights=lengths)
+    spread = np.sqrt(np.average((truth - mean) ** 2, weights=lengths))
+    assert found.spread == pytest.approx(spread)
 
 
 def test_what_is_no_power_of_the_step_is_said() -> None:
