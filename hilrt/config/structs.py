@@ -80,7 +80,7 @@ class StepControl(Table):
     #: given, defects are first divided by `atol` + `rtol` · magnitude of the value; then 1 is a
     #: natural choice.
     tolerance: Positive = 1.0
-    #: [s] First step; default: `master.step`.
+    #: [s] First step; default: `master.step`, at most `maximum`.
     initial: Positive | None = None
     #: [s] Smallest step.
     minimum: Positive = 1e-9

@@ -41,8 +41,8 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
     _fill_orders(plan, network, master, free)
     session["step_method"] = METHODS[table.method]
     session["variable_step"] = table.method != "fixed"
-    if table.initial is not None and table.method != "fixed":
-        session["first_step"] = table.initial
+    if table.method != "fixed":
+        session["first_step"] = table.initial or min(master.step, table.maximum)
     session["minimum_step"], session["maximum_step"] = table.minimum, table.maximum
     session["tolerance"], session["growth"] = table.tolerance, table.growth
     default = SAFETY.get(table.method, 1.0)

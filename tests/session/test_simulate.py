@@ -253,6 +253,12 @@ def test_derivatives_that_never_came_are_said() -> None:
     assert hilrt.simulate(TWO_MASS, {**taylor, "master.extrapolation.order": 0}).warnings == []
 
 
+def test_the_first_step_is_no_longer_than_the_maximum():
+    control = {"master.step_control": {"method": "pi", "maximum": 1e-4}}
+    result = hilrt.simulate(TWO_MASS, {"session.duration": 0.005, **control})
+    assert np.diff(result.log.t).max() < 1.0001e-4
+
+
 def test_inputs_that_stay_at_their_limits_are_warned_of():
     limits = {"subsystems.mass2.inputs": {"force": {"min": -5.0, "max": 5.0}}}
     (warning,) = hilrt.simulate(TWO_MASS, {"session.duration": 0.5, **limits}).warnings
