@@ -4,8 +4,8 @@ I have FMUs
 
 Two FMUs for co-simulation are coupled: wheel and body of the quarter of a car of
 :doc:`plot_two_models`. This page builds them with pythonfmu; use your own FMUs in their place. To
-install, run ``pip install '.[fmu,report]'`` in a checkout, or ``make demo``, which installs
-everything.
+install, run ``pip install '.[fmu,report]' pythonfmu scipy`` in a checkout; after ``make demo`` only
+``.venv/bin/pip install pythonfmu`` is missing. For your own FMUs, ``'.[fmu,report]'`` suffices.
 """
 
 import shutil
@@ -28,6 +28,7 @@ def run(*command):
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=FOLDER, capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
