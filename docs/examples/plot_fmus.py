@@ -52,8 +52,9 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #   feedthrough depends on an input at the same time. If an FMU does not declare its dependencies,
 #   each output is assumed to depend on all inputs, unless the session file declares the true
 #   dependencies.
-# * *directional derivatives* and *get and set state*: with them the master finds how the FMU
-#   responds to its inputs, and the estimated error has a narrow interval. These FMUs have neither.
+# * *directional derivatives*: with them, if the FMU also names its state derivatives, the master
+#   finds how the FMU responds to its inputs, and the estimated error has a narrow interval. These
+#   FMUs have none (:doc:`FMUs </fmu>`, "What the verdict needs of an FMU").
 #
 # Write the session
 # -----------------
