@@ -11,8 +11,8 @@ Install
 
 In a checkout, ``make demo`` installs everything into ``.venv`` and runs a demonstration. Then
 activate the environment with ``. .venv/bin/activate``. Without ``make``, run ``pip install
-'.[all]'`` in an environment of your own. Either takes one to three minutes. The first start then
-compiles the numerics once, for 20 to 25 s on two idle processors, and for minutes on busy ones.
+'.[all]'`` in an environment of your own. Installing takes one to three minutes. The first start
+then compiles the numerics once: 20 to 25 s on two idle processors, minutes on busy ones.
 
 Write the models
 ----------------
