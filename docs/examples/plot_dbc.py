@@ -28,6 +28,7 @@ import hilrt
 
 FOLDER = Path(tempfile.mkdtemp())
 SESSION = FOLDER / "drive.toml"
+shutil.copy("drive.dbc", FOLDER)
 
 
 def run(*command):
@@ -38,8 +39,6 @@ def run(*command):
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
-
-shutil.copy("drive.dbc", FOLDER)
 
 # %%
 # Write the session

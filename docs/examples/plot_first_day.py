@@ -173,10 +173,8 @@ end(bench)
 bench = start_bench()
 limits = "subsystems.bench.inputs.speed"
 low = ("--set", f"{limits}.max=20", "--set", f"{limits}.max_rate=20", "--shadow")
-print(
-    *run("run", "day.toml", "--duration", "4", "--out", "low", "--quiet", *low),
-    sep="\nexit status ",
-)
+text, status = run("run", "day.toml", "--duration", "4", "--out", "low", "--quiet", *low)
+print(text.partition(", files in")[0], f"exit status {status}", sep="\n")
 log = hilrt.load_log(folder / "low" / "*")
 most = log["bench.speed:sent"].max()
 print(f"sent at most {most:.2f} rad/s")

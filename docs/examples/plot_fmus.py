@@ -4,8 +4,8 @@ I have FMUs
 
 Two FMUs for co-simulation are coupled: wheel and body of the quarter of a car of
 :doc:`plot_two_models`. This page builds them with pythonfmu; use your own FMUs in their place. To
-install, run ``pip install '.[fmu,report]'`` in a checkout, or ``make demo``, which installs
-everything.
+install, run ``pip install '.[fmu,report]' pythonfmu scipy`` in a checkout; after ``make demo`` only
+``.venv/bin/pip install pythonfmu`` is missing. For your own FMUs, ``'.[fmu,report]'`` suffices.
 """
 
 import shutil
@@ -28,6 +28,7 @@ def run(*command):
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=FOLDER, capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
@@ -51,8 +52,9 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #   feedthrough depends on an input at the same time. If an FMU does not declare its dependencies,
 #   each output is assumed to depend on all inputs, unless the session file declares the true
 #   dependencies.
-# * *directional derivatives* and *get and set state*: with them the master finds how the FMU
-#   responds to its inputs, and the estimated error has a narrow interval. These FMUs have neither.
+# * *directional derivatives*: with them, if the FMU also names its state derivatives, the master
+#   finds how the FMU responds to its inputs, and the estimated error has a narrow interval. These
+#   FMUs have none (:doc:`FMUs </fmu>`, "What the verdict needs of an FMU").
 #
 # Write the session
 # -----------------

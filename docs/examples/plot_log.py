@@ -8,6 +8,7 @@ what the master decided, and lets the recorded force drive another body. All thi
 of a bench, too.
 """
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def run(*command):
 
 for file in ("quarter_car.py", "quarter_car.toml"):
     shutil.copy(file, FOLDER)
-run("run", "quarter_car.toml", "--folder", "recorded", "--quiet")
+print(run("run", "quarter_car.toml", "--folder", "recorded", "--quiet").partition(", files in")[0])
 
 # %%
 # Look
@@ -43,7 +44,8 @@ run("run", "quarter_car.toml", "--folder", "recorded", "--quiet")
 # writes a page with figures. In Python, a log is a mapping from signal names to arrays; a notebook
 # displays its main signals.
 
-log = hilrt.load_log(FOLDER / "recorded")
+with contextlib.chdir(FOLDER):  # so that the log's display names the path in this folder
+    log = hilrt.load_log("recorded")
 peak = np.argmax(np.abs(log["wheel.force"]))
 print(f"largest force: {log['wheel.force'][peak]:.0f} N at {log.t[peak]:.3f} s")
 for event in log.events:

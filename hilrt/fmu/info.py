@@ -32,13 +32,15 @@ def capabilities(fmu: Fmu) -> list[Capability]:
             "get and set state",
             bool(co.canGetAndSetFMUstate),
             'jacobian source "probe"; stops at the events of others, as fast as possible',
-            "no probing; steps across the events of others",
+            'no jacobian source "probe"; steps across the events of others',
         ),
         _row(
             "directional derivatives",
             fmu.directional,
-            'jacobian source "solver": ' + ("A, B, C, D" if exposed else "the feedthrough D"),
-            "inputs at the end of the step are set before feedthrough is read (end_inputs)",
+            'jacobian source "solver": '
+            + ("A, B, C, D, also for the verdict" if exposed else "only the feedthrough D"),
+            "the verdict needs other evidence; inputs at the end of the step are set before "
+            "feedthrough is read (end_inputs)",
         ),
         _row(
             f"output derivatives (order {order})",

@@ -180,9 +180,8 @@ def _lag(variable: bool) -> Improvement:
     runs = 'reference = "before"' if variable else 'repeat = "half"'
     return Improvement(
         "the lag of direct feedthrough is treated as a delay of one step: give the solver "
-        "save_state and restore_state, the FMU directional derivatives or a state that can be "
-        "saved, or name a reference_model; keep an FMU's end_inputs on; without a bench, "
-        f"{runs} shows it",
+        "save_state and restore_state, the FMU directional derivatives of its states, or name a "
+        f"reference_model; keep an FMU's end_inputs on; without a bench, {runs} shows it",
         {},
     )
 

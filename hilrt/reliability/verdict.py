@@ -56,7 +56,8 @@ EVIDENCE = {
     GAIN_RANGE: "how the subsystems respond is not known: solvers that save and restore their "
     'state, a reference_model of a bench, or repeat = "half" without one would show it',
     GAIN_RANGE_LAG: "how the subsystems respond is not known: solvers that save and restore their "
-    'state, end_inputs of FMUs with feedthrough, or repeat = "half" would show it',
+    'state, directional derivatives of states of an FMU, a reference_model, or repeat = "half" '
+    "would show it",
     GAIN_RANGE_START: "the sensitivities of the start do not hold along the way: "
     'repeat = "half" would show the error of models that run as fast as possible',
     GAIN_RANGE_CHANNELS: "errors are not followed through calculated channels with filters, or of "
