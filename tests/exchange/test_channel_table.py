@@ -47,7 +47,7 @@ def test_a_solver_that_has_not_answered_is_busy_and_late():
     assert look(channels, 1) == (0, -1)
     assert found(channels, "due", "late", "busy") == (1, 1, 1)
     assert channels.age[0] == pytest.approx(1e-3)
-    assert (channels.rows.misses[0], channels.rows.late[0]) == (1, 1)
+    assert (channels.rows["misses"][0], channels.rows["late"][0]) == (1, 1)
 
 
 def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
@@ -55,7 +55,7 @@ def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
     channels.newest[0] = 1e-3
     assert look(channels, 2) == (0, -1)
     assert found(channels, "due", "late", "busy") == (1, 1, 0)
-    assert (channels.rows.misses[0], channels.rows.late[0]) == (0, 1)
+    assert (channels.rows["misses"][0], channels.rows["late"][0]) == (0, 1)
 
 
 def test_calculated_channels_are_never_late_whatever_points_were_skipped():
@@ -64,7 +64,7 @@ def test_calculated_channels_are_never_late_whatever_points_were_skipped():
     channels.newest[0] = 1e-3  # the interval before the points that were skipped
     assert look(channels, 4) == (1, -1)
     assert found(channels, "due", "late", "reached", "covered") == (1, 0, 0.004, 1e-3)
-    assert (channels.age[0], channels.rows.late[0]) == (0.0, 0)
+    assert (channels.age[0], channels.rows["late"][0]) == (0.0, 0)
 
 
 def test_a_solver_that_steps_across_the_point_is_not_due():
@@ -73,7 +73,7 @@ def test_a_solver_that_steps_across_the_point_is_not_due():
     for tick in (0, 1):  # an interval that began late may lead across a point of its own
         assert look(channels, tick) == (0, -1)
         assert found(channels, "due", "late") == (0, 0)
-    assert channels.rows.misses[0] == 0
+    assert channels.rows["misses"][0] == 0
 
 
 def test_a_solver_that_catches_up_stands_where_its_intervals_end():
@@ -91,7 +91,7 @@ def test_a_bench_is_late_when_its_newest_sample_is_too_old(age_ms, late):
     channels.newest[0] = 0.01 - age_ms * 1e-3 + 1e-12
     assert look(channels, 10) == (1, -1)  # a bench lives by itself: it is never behind
     assert found(channels, "late", "reached", "covered") == (late, 0.01, 1e-3)
-    assert channels.rows.misses[0] == late
+    assert channels.rows["misses"][0] == late
 
 
 def test_a_bench_that_is_not_due_makes_the_point_irregular():
@@ -112,10 +112,10 @@ def test_too_many_misses_in_a_row_are_a_loss_and_the_first_one_is_named():
     assert [look(channels, tick) for tick in (1, 2)] == [(0, -1)] * 2
     channels.newest[0] = 0.003
     assert look(channels, 3) == (0, 1)
-    assert channels.rows.late.tolist() == [2, 2, 2]  # the tick that ends the session is none
+    assert channels.rows["late"].tolist() == [2, 2, 2]  # the tick that ends the session is none
     channels.busy[1] = 0
     assert look(channels, 4)[1] == 2
-    assert channels.rows.misses.tolist() == [0, 0, 4]
+    assert channels.rows["misses"].tolist() == [0, 0, 4]
 
 
 def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
@@ -124,9 +124,9 @@ def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
     look(channels, 2)
     channels.busy[0] = 0
     look(channels, 3)
-    assert channels.rows.misses[0] == 1
+    assert channels.rows["misses"][0] == 1
     look(channels, 4)
-    assert channels.rows.misses[0] == 0
+    assert channels.rows["misses"][0] == 0
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_late_solver_is_busy_then_gets_what_it_missed():
     assert given.subsystems["covered"][0] == pytest.approx(0.003)
     assert given.session["regular"][0]
     assert not given.subsystems["late"][0]
-    assert exchange.channels.late[0] == 3
+    assert exchange.channels["late"][0] == 3
 
 
 def test_catching_up_sends_what_was_missed_one_after_another():
@@ -194,7 +194,7 @@ def test_catching_up_sends_what_was_missed_one_after_another():
     assert given.session["regular"][0]
     assert (given.outputs["y"][0], given.outputs["t_valid"][0]) == (3.0, 0.003)
     assert given.subsystems["covered"][0] == pytest.approx(1e-3)
-    assert exchange.channels.late[0] == 2
+    assert exchange.channels["late"][0] == 2
 
 
 @pytest.mark.parametrize(("left_ns", "sent"), [(10**10, [0, 1, 2, 3]), (0, [0])])
@@ -436,7 +436,7 @@ def test_an_answer_in_between_forgives_the_misses():
         if tick % 3 == 0:
             link.answers(1.0)
         turn(exchange, tick)
-    assert exchange.channels.late[0] == 11
+    assert exchange.channels["late"][0] == 11
 
 
 def test_a_bench_is_late_when_it_has_been_silent():

@@ -121,7 +121,7 @@ def test_it_initializes_at_the_next_point_from_the_inputs_there(rig):
     assert not given.subsystems["rejoined"][0]
     assert given.session["regular"][0]
     assert given.outputs["y"][0] == 8.0
-    assert rig.exchange.channels.rejoined[0] == 1
+    assert rig.exchange.channels["rejoined"][0] == 1
     assert rig.causes() == ["peer_lost", "peer_back"]
 
 

@@ -363,7 +363,7 @@ def test_a_late_solver_gets_one_merged_step():
     np.testing.assert_allclose(
         merged.coefficients[:, 0], [sine(0.14) - 0.03 * slope, slope], rtol=1e-9
     )
-    assert s.exchange.channels.late.tolist() == [0, 4]  # at the last it is there, and behind
+    assert s.exchange.channels["late"].tolist() == [0, 4]  # at the last it is there, and behind
 
 
 @pytest.mark.parametrize(("policy", "slopes"), [("extrapolate", True), ("hold", False)])
