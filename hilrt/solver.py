@@ -160,7 +160,7 @@ class InputPolynomial:
 
 @dataclass(slots=True)
 class Sample:
-    """Outputs of a subsystem at a communication point. Only `y` is required.
+    """Outputs of a subsystem, normally at the end of a step. Only `y` is required.
 
     Parameters
     ----------
