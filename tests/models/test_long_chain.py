@@ -201,11 +201,12 @@ def test_its_true_error_is_found() -> None:
     file, whole = session(3, 12, duration=1.2e-4).build(CONFIGS), chain(3, 12)
     log = simulate(file).log
     assert log.t[-1] > 1.2e-4  # the reference has to reach beyond the duration, too
-    truth = monolithic(whole, log.t)
+    truth, seconds = monolithic(whole, log.t), np.diff(log.t, prepend=-log.t[1])
     found = reference(file)
     of = PROPERTIES
     for i, mass in enumerate(whole.first[1:-1]):
         e, w = (truth[:, k, mass] - truth[:, k, mass - 1] for k in (0, 1))
         force = of["c"] * e + of["C"] * e**3 + of["d"] * w + of["D"] * w**3
-        error = np.sqrt(np.mean((log[f"calculated.f{i}"] - force) ** 2))
+        squares = (log[f"calculated.f{i}"] - force) ** 2
+        error = np.sqrt(np.average(squares, weights=seconds))  # over time, not over samples
         assert found.signals[f"calculated.f{i}"].error == pytest.approx(error, rel=0.01)
