@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hilrt.exchange.exchange import Exchange
 from hilrt.files.formats import json_numbers
 from hilrt.reliability.advice import SendingBench, advice
-from hilrt.reliability.causes import LEAST_SPREAD
+from hilrt.reliability.causes import INPUT_LIMITED, LEAST_SPREAD
 from hilrt.reliability.estimates import (
     BondError,
     Estimate,
@@ -106,13 +106,14 @@ def remarks(numerics: Numerics, progress: Progress) -> list[str]:
 
 def _often_limited(numerics: Numerics, progress: Progress) -> str:
     """Warning if limits of inputs were in force for long; the verdict does not depend on them."""
-    total = flag_totals(numerics.checks, numerics.state).get("input_limited")
-    if total is None or total.affected_s <= OFTEN_LIMITED * progress.t_ns * 1e-9:
+    seconds = float(numerics.state.causes["affected"][INPUT_LIMITED])
+    if seconds <= OFTEN_LIMITED * progress.t_ns * 1e-9:
         return ""
-    share = total.affected_s / (progress.t_ns * 1e-9)
+    share = seconds / (progress.t_ns * 1e-9)
+    places = flag_totals(numerics.checks, numerics.state)["input_limited"].places
     return (
         f"inputs were at their limits of value or rate for {share:.0%} of the time, so the "
-        f"subsystems got other values than the connections gave: {', '.join(total.places[:3])}"
+        f"subsystems got other values than the connections gave: {', '.join(places[:3])}"
     )
 
 
