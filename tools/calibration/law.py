@@ -230,7 +230,8 @@ def _draw_tables(
     every = 1
     if random.random() < 0.15:
         slow = str(random.choice([p.name for p in system.parts[:2]]))
-        slow = slow if len(system.parts) == 2 else "two"  # the efforts of a sum have the same rate
+        if len(system.parts) > 2 and "two" in subsystems:
+            slow = "two"  # the efforts of a sum have the same rate
         if slow != bench:
             every = subsystems[slow]["every"] = int(random.integers(2, 6))
     policy = str(random.choice(["extrapolate", "hold", "predict"], p=[0.6, 0.2, 0.2]))
