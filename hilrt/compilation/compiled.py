@@ -74,8 +74,12 @@ def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., 
     """
     if _numba.config.DISABLE_JIT:
         return interpreted(function)
+    return _code(function, tuple(_numba.typeof(argument) for argument in arguments))
+
+
+def _code(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
     with rare_collections():
-        return code_for(function, tuple(_numba.typeof(argument) for argument in arguments))
+        return code_for(function, signature)
 
 
 def bound(
@@ -105,7 +109,7 @@ def bound(
                     f"{dispatcher.py_func.__name__}: {difference(kind, before)} in argument "
                     f"{number + 1}; make it with `hilrt.tables.record.table` and its layout"
                 )
-    return functools.partial(entry_point(function, *given), *given[: len(tables)])
+    return functools.partial(_code(function, signature), *given[: len(tables)])
 
 
 def is_kept(function: Callable[..., Any], *tables: Any) -> bool:

@@ -136,7 +136,7 @@ class CaseQueue:
         self._lacking: dict[str, str] = {}
         self._leaving: set[str] = set()
         self._restarts = ThreadPoolExecutor(1, "hilrt-recycle")
-        self._mean_s = TASK_S
+        self._mean_s, self._tasks = TASK_S, 0
         self._last_worker = time.monotonic()
         self.tries: Counter[str] = Counter()
 
@@ -272,7 +272,8 @@ class CaseQueue:
             rows += done.rows
             self._waiting.extendleft(reversed(task.cases[len(done.rows) :]))
             mean_s = (time.monotonic() - task.began) / len(done.rows)
-            self._mean_s += 0.3 * (mean_s - self._mean_s)
+            self._tasks += 1
+            self._mean_s += max(0.3, 1.0 / self._tasks) * (mean_s - self._mean_s)
             self._served[address] += len(done.rows)
             left = self._waiting or self._alone
             if left and self._recycle and self._served[address] >= self._recycle:
