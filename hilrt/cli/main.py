@@ -30,6 +30,7 @@ from hilrt.cli import (
     study_commands,
 )
 from hilrt.cli.common import SYMPTOMS, Overrides, SessionPath, complete_help, fail, load, page_of
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError, ExitStatus, HilrtError
 from hilrt.isolation.limited_process import set_for_this_process
 from hilrt.monitor.output import be_patient, open_closed_streams
@@ -309,7 +310,7 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
     if result.fault and (quiet or not result.summary):  # otherwise shown as the verdict's reason
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
     if result.fault:
-        typer.echo(f"see {SYMPTOMS}", err=True)
+        typer.echo(f"see {in_documentation(SYMPTOMS)}", err=True)
 
 
 def _write_junit(path: Path, result: RunResult, session: str) -> None:
@@ -378,7 +379,8 @@ def main(command: Callable[[], Any] = app) -> None:
     except KeyboardInterrupt:  # typer handles one during the command itself
         raise SystemExit(ExitStatus.INTERRUPTED) from None
     except HilrtError as error:
-        sys.stderr.write(f"{error}\nsee {page_of(error, sys.argv[1:])}\n")
+        page = in_documentation(page_of(error, sys.argv[1:]))
+        sys.stderr.write(f"{error}\nsee {page}\n")
         status = ExitStatus.INPUT if isinstance(error, ConfigError) else ExitStatus.FAULT
         raise SystemExit(status) from None
     except json.JSONDecodeError as error:
