@@ -368,7 +368,7 @@ def main(command: Callable[[], Any] = app) -> None:
     atexit.register(gc.freeze)
     atexit.register(ignore_both)
     try:
-        with sigterm_as_ctrl_c():
+        with signals_end_it():
             command()
     except SystemExit as ended:
         if ended.code == ExitStatus.INTERRUPTED and "hilrt.session.loop_thread" in sys.modules:
@@ -406,20 +406,24 @@ _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, with exit status 130.
+def signals_end_it() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the command, with exit status 130.
 
-    Commands that handle signals replace this handler once they have loaded their modules: a second
-    or more after the start.
+    Ctrl-C does so even if its signal was ignored at the start, as in a shell's background job:
+    commands such as `hilrt can sniff` have no other end. Commands that handle signals replace these
+    handlers once they have loaded their modules: a second or more after the start.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupted)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _interrupted)}
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
