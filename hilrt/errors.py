@@ -29,7 +29,7 @@ class HilrtError(Exception):
     Attributes
     ----------
     page : str
-        Documentation page about it; empty: that of its base, or of the command.
+        File of the documentation page about it; empty: that of its base, or of the command.
     """
 
     page: ClassVar[str] = ""

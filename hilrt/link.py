@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Parameter, Port, Ports, Sample, Solver
 
@@ -533,7 +534,7 @@ class Link(abc.ABC):
             raise ConfigError(
                 f"{cls.__module__}:{cls.__qualname__} is an adapter for an earlier version: "
                 f"{', '.join(f'{name} is now {_REPLACED[name]}' for name in old)}; "
-                "docs/moving_adapters.md explains how to update it"
+                f"{in_documentation('docs/moving_adapters.md')} explains how to update it"
             )
 
     @classmethod

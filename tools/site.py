@@ -11,6 +11,7 @@ from sphinx.util import logging
 from typer.cli import get_docs_for_click
 
 from hilrt.cli.main import app as commands
+from hilrt.documentation import TITLES, in_documentation
 
 #: Elements that a browser loads by itself: scripts, images, style sheets, frames; not links.
 LOADED = re.compile(r"<(?:script|img|link|iframe|source|video|object)\b[^>]*>", re.IGNORECASE)
@@ -89,7 +90,8 @@ def command_pages() -> str:
     text = re.sub(r"\n\* `--help`: .*", "", text.partition("\n## ")[2])
     text = re.sub(r"\n\*\*Options\*\*:\n\n(?=\n|\Z)", "", text)
     text = re.sub(r"\*\*Commands\*\*:\n\n(?:\* .*\n)+", "", text)  # cut off; they follow in full
-    text = re.sub(r"Explained in docs/([\w/]+)\.md", r"Explained in [](/\1.md)", text)
+    for page in TITLES:
+        text = text.replace(in_documentation(page), f"[](/{page.removeprefix('docs/')})")
     return "\n## " + text.replace("{", "").replace("}", "")
 
 

@@ -26,6 +26,7 @@ from hilrt.analyze.report_tables import (
     short_tables,
 )
 from hilrt.analyze.step_advice import Advice
+from hilrt.documentation import in_documentation
 from hilrt.errors import RecordError
 from hilrt.files.text import write_whole
 from hilrt.record.messages import FILE_NAME as LOG_NAME
@@ -35,8 +36,9 @@ from hilrt.wording import number, reason_text
 FILE_NAME = "report.html"
 #: Pages of the documentation that explain a report.
 EXPLAINED = (
-    "Verdict and flags are explained in docs/reliability.md, the numbers in docs/summary.md, and "
-    "the signals in docs/recording.md."
+    f"Verdict and flags are explained in {in_documentation('docs/reliability.md')}, the numbers in "
+    f"{in_documentation('docs/summary.md')}, and the signals in "
+    f"{in_documentation('docs/recording.md')}."
 )
 
 

@@ -47,6 +47,7 @@ from hilrt.config.problems import Findings, Problem
 from hilrt.config.read_values import executable, judges_before
 from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.structs import InputOptions, Late, Session, SubsystemOptions
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 from hilrt.link import Description, Link
 from hilrt.solver import Port, Ports
@@ -260,15 +261,28 @@ def _check_subsystem(
     """Check a subsystem's own table; add what is known about its ports to the topology."""
     options = session.tables.subsystems[name]
     topology.ports[name] = _ports(session, name, description, topology, findings)
-    if options.spawn is not None and not link_class.spawns:
-        findings.error(
-            f"subsystems.{name}",
-            "spawn",
-            options.spawn,
-            f"is not used by the adapter {options.adapter!r}",
-            'leave it out, or set adapter = "zeromq"',
-        )
+    _check_spawn(name, options, link_class, findings)
     _check_late(name, options.late, link_class, findings)
+
+
+def _check_spawn(
+    name: str, options: SubsystemOptions, link_class: type[Link], findings: Findings
+) -> None:
+    """Check `spawn`: adapters without it, and gateways, which the session starts by itself."""
+    spawn = options.spawn
+    if spawn is None:
+        return
+    starts_gateway = "hilrt gateway" in " ".join(spawn)
+    if link_class.spawns and not starts_gateway:
+        return
+    reason = f"is not used by the adapter {options.adapter!r}"
+    remedy = 'leave it out, or set adapter = "zeromq"'
+    if link_class.physical or starts_gateway:
+        reason = "the session itself starts the gateway of a bench, on this machine; a gateway on "
+        reason += "another machine is not supported"
+        remedy = 'leave it out, with adapter = "can", and run the session at the bench, with '
+        remedy += f"models elsewhere, see {in_documentation('docs/keys.md')}"
+    findings.error(f"subsystems.{name}", "spawn", spawn, reason, remedy)
 
 
 def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from hilrt.config import registry, units
 from hilrt.config.from_toml import build
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
 
@@ -142,7 +143,8 @@ def _step(name: str, port: Port) -> Iterator[str]:
     size = 0.1 * span if math.isfinite(span) else 0.1 * abs(port.start) or 1.0
     size = -size if port.start + size > port.max else size
     yield ""
-    yield "# A step, so that something moves: choose input, size and shape (docs/stimuli.md)."
+    yield "# A step, so that something moves: choose input, size and shape"
+    yield f"# ({in_documentation('docs/stimuli.md')})."
     yield "[[stimuli]]"
     yield 'name = "first-step"'
     yield f"input = {json.dumps(name, ensure_ascii=False)}"

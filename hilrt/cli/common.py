@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from hilrt.documentation import in_documentation
 from hilrt.errors import (
     CommandRefused,
     ConfigError,
@@ -54,7 +55,8 @@ def bus_arguments(text: str) -> dict[str, Any]:
 
 def fail(text: str) -> NoReturn:
     """End the command with a message about wrong input."""
-    typer.echo(f"{text}\nsee {page_of(ConfigError(text), sys.argv[1:])}", err=True)
+    page = in_documentation(page_of(ConfigError(text), sys.argv[1:]))
+    typer.echo(f"{text}\nsee {page}", err=True)
     raise typer.Exit(ExitStatus.INPUT)
 
 
@@ -123,7 +125,7 @@ def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
 
 def complete_help(app: typer.Typer) -> None:
     """Let every command's help end with its page, and join the lines of its paragraphs."""
-    epilogs = {name: f"Explained in {page}." for name, page in _PAGE_OF.items()}
+    epilogs = {name: f"Explained in {in_documentation(page)}." for name, page in _PAGE_OF.items()}
     for info in app.registered_commands:
         name = info.name or getattr(info.callback, "__name__", "")
         info.help, info.epilog = _paragraphs(info.callback), epilogs.get(str(name))
@@ -132,7 +134,7 @@ def complete_help(app: typer.Typer) -> None:
         assert group.typer_instance is not None
         for info in group.typer_instance.registered_commands:
             info.help, info.epilog = _paragraphs(info.callback), group.epilog
-    app.info.epilog = f"Explained in docs/index.md; {SYMPTOMS} goes by symptom."
+    app.info.epilog = f"{in_documentation(SYMPTOMS)} goes by symptom."
 
 
 def _paragraphs(function: object) -> str:

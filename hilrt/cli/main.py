@@ -30,6 +30,7 @@ from hilrt.cli import (
     study_commands,
 )
 from hilrt.cli.common import SYMPTOMS, Overrides, SessionPath, complete_help, fail, load, page_of
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError, ExitStatus, HilrtError
 from hilrt.isolation.limited_process import set_for_this_process
 from hilrt.monitor.output import be_patient, open_closed_streams
@@ -309,7 +310,7 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
     if result.fault and (quiet or not result.summary):  # otherwise shown as the verdict's reason
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
     if result.fault:
-        typer.echo(f"see {SYMPTOMS}", err=True)
+        typer.echo(f"see {in_documentation(SYMPTOMS)}", err=True)
 
 
 def _write_junit(path: Path, result: RunResult, session: str) -> None:
@@ -367,7 +368,7 @@ def main(command: Callable[[], Any] = app) -> None:
     atexit.register(gc.freeze)
     atexit.register(ignore_both)
     try:
-        with sigterm_as_ctrl_c():
+        with signals_end_it():
             command()
     except SystemExit as ended:
         if ended.code == ExitStatus.INTERRUPTED and "hilrt.session.loop_thread" in sys.modules:
@@ -378,7 +379,8 @@ def main(command: Callable[[], Any] = app) -> None:
     except KeyboardInterrupt:  # typer handles one during the command itself
         raise SystemExit(ExitStatus.INTERRUPTED) from None
     except HilrtError as error:
-        sys.stderr.write(f"{error}\nsee {page_of(error, sys.argv[1:])}\n")
+        page = in_documentation(page_of(error, sys.argv[1:]))
+        sys.stderr.write(f"{error}\nsee {page}\n")
         status = ExitStatus.INPUT if isinstance(error, ConfigError) else ExitStatus.FAULT
         raise SystemExit(status) from None
     except json.JSONDecodeError as error:
@@ -404,20 +406,24 @@ _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, with exit status 130.
+def signals_end_it() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end the command, with exit status 130.
 
-    Commands that handle signals replace this handler once they have loaded their modules: a second
-    or more after the start.
+    Ctrl-C does so even if its signal was ignored at the start, as in a shell's background job:
+    commands such as `hilrt can sniff` have no other end. Commands that handle signals replace these
+    handlers once they have loaded their modules: a second or more after the start.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupted)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _interrupted)}
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:

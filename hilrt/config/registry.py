@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from hilrt.config.structs import CALCULATED
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 
 GROUP = "hilrt.adapters"
@@ -56,7 +57,8 @@ def link_class(name: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and error.name is not None:
             raise ConfigError(
                 f"the adapter needs {error.name}, which is not installed; "
-                "install hilrt[all], or the extra that docs/adapters.md gives for it"
+                "install hilrt[all], or the extra for it, "
+                f"see {in_documentation('docs/adapters.md')}"
             ) from None
         raise ConfigError(
             f"importing {entry.value} failed: {type(error).__name__}: {error}; "

@@ -18,6 +18,7 @@ import msgspec
 
 from hilrt.config import registry
 from hilrt.config import structs as config
+from hilrt.documentation import with_titles
 from hilrt.errors import ConfigError
 
 _ATTRIBUTE = re.compile(r"^\s+(\w+)\s*:(?!:)")
@@ -78,6 +79,8 @@ def described_components(
     structs = {name: struct for struct in _structs(types) for name in _names(struct, components)}
     for name, component in components.items():
         component.setdefault("additionalProperties", False)
+        if text := component.get("description"):
+            component["description"] = with_titles(text)
         _describe(component, structs.get(name))
     return dict(zip(types, (schema["$ref"] for schema in schemas), strict=True)), components
 
@@ -115,7 +118,7 @@ def _describe(component: dict[str, Any], struct: type | None) -> None:
             continue
         for name, text in field_comments(base).items():
             if name in component.get("properties", {}) and text:
-                component["properties"][name].setdefault("description", text)
+                component["properties"][name].setdefault("description", with_titles(text))
 
 
 def field_comments(struct: type) -> dict[str, str]:

@@ -24,6 +24,9 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     outputs: list[str] | None = None
     #: For each output, the inputs on which it depends directly; replaces the FMU's own declaration.
     feedthrough: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    #: Correct units of ports, where the FMU states none or wrong ones: `units = { torque = "N*m"
+    #: }`. Numbers are not converted.
+    units: dict[str, str] = msgspec.field(default_factory=dict)
     #: Number of FMU steps per macro step; the inputs are set before each.
     substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Pass the input polynomial to an FMU that supports it; otherwise inputs are held.

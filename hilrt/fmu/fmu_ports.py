@@ -44,6 +44,7 @@ def select(
     outputs: Sequence[str] | None = None,
     feedthrough: Mapping[str, Sequence[str]] | None = None,
     events: bool = True,
+    stated: Mapping[str, str] | None = None,
 ) -> Selection:
     """Select the ports of an FMU.
 
@@ -58,6 +59,8 @@ def select(
         Output to the inputs that it depends on directly, instead of the description's.
     events : bool
         Whether event mode is used, in which clocks can be ports.
+    stated : mapping, optional
+        Port to its unit, instead of the description's.
 
     Raises
     ------
@@ -76,12 +79,14 @@ def select(
     problems += _unusable(fmu, [*ins, *outs])
     ins, outs = ([v for v in some if sizes[v.name]] for some in (ins, outs))  # not empty ones
     depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
+    stated = stated or {}
+    problems += _wrong_units(stated, [v.name for v in (*ins, *outs)])
     if problems:
         raise ConfigError(problems)
     depends |= {v.name: () for v in ins}
     remarks = _remarks(fmu, params)
     input_ports, output_ports = (
-        tuple(_port(fmu, v, sizes[v.name], depends[v.name], remarks) for v in some)
+        tuple(_port(fmu, v, sizes[v.name], depends[v.name], stated, remarks) for v in some)
         for some in (ins, outs)
     )
     return Selection(ins, outs, input_ports, output_ports, start, remarks)
@@ -215,12 +220,34 @@ def _dependencies(
     return depends
 
 
+def _wrong_units(stated: Mapping[str, str], ports: Sequence[str]) -> list[str]:
+    """Problems of units that the session file states for ports."""
+    problems = []
+    for name, unit in stated.items():
+        if name not in ports:
+            problems.append(f"units.{name}: there is no such port{nearest(name, ports)}")
+            continue
+        try:
+            units.check_unit(unit)
+        except ConfigError as error:
+            problems.append(f"units.{name}: {error}")
+    return problems
+
+
 def _port(
-    fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...], remarks: list[str]
+    fmu: Fmu,
+    variable: Any,
+    size: int,
+    feedthrough: tuple[str, ...],
+    stated: Mapping[str, str],
+    remarks: list[str],
 ) -> Port:
     """Port of a variable; `ConfigError` if its description is inconsistent."""
+    unit = stated.get(variable.name)
+    if unit is None:
+        unit = unit_of(fmu, variable, remarks)
     try:
-        return _make_port(fmu, variable, size, feedthrough, remarks)
+        return _make_port(fmu, variable, size, feedthrough, unit, remarks)
     except ValueError as error:
         raise ConfigError(
             f"fmu = {str(fmu.path)!r}: its variable {variable.name!r} cannot be used: {error}; "
@@ -229,7 +256,12 @@ def _port(
 
 
 def _make_port(
-    fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...], remarks: list[str]
+    fmu: Fmu,
+    variable: Any,
+    size: int,
+    feedthrough: tuple[str, ...],
+    unit: str,
+    remarks: list[str],
 ) -> Port:
     is_input = variable.causality == "input"
     low, high = bounds_of(fmu.major, variable) if is_input else declared_bounds(variable)
@@ -245,7 +277,7 @@ def _make_port(
         )
     return Port(
         variable.name,
-        unit_of(fmu, variable, remarks),
+        unit,
         start=min(max(starts[0], low), high) if math.isfinite(starts[0]) else 0.0,
         min=low,
         max=high,
@@ -301,7 +333,7 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
         what = "defined differently in the FMU" if known else "unknown"
         remarks.append(
             f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it converts to no "
-            "other unit: check its connections by hand"
+            "other unit: state it under units, or check its connections by hand"
         )
     return units.UNSTATED
 

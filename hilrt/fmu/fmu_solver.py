@@ -61,7 +61,14 @@ class FmuSolver(Solver):
         start_time, stop_time, events = options.start_time, options.stop_time, options.events
         self.fmu: Fmu = read_fmu(folder / options.fmu)
         with together_with(wrong_times(start_time, stop_time)):
-            chosen = select(self.fmu, options.params, options.outputs, options.feedthrough, events)
+            chosen = select(
+                self.fmu,
+                options.params,
+                options.outputs,
+                options.feedthrough,
+                events,
+                options.units,
+            )
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
         self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from hilrt.documentation import in_documentation
 from hilrt.wording import (
     ALARM_COLUMNS,
     ERROR_COLUMNS,
@@ -69,7 +70,8 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason_text(reason)}")
     if verdict in ("unverified", "degraded", "unreliable"):
-        text.append("\n  docs/reliability.md explains the reasons", style="dim")
+        page = in_documentation("docs/reliability.md")
+        text.append(f"\n  {page} explains the reasons", style="dim")
     for change in summary.get("advice") or ():
         text.append(f"\n  try: {change['text']}", style="dim")
     return text

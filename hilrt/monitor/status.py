@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -26,7 +26,7 @@ from hilrt.monitor.telemetry import (
     Telemetry,
 )
 from hilrt.reliability.alarms import AlarmHistory
-from hilrt.reliability.estimates import InParts, errors_in_parts
+from hilrt.reliability.estimates import Estimate, InParts, errors_in_parts
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.sequences.prompts import Question
@@ -107,6 +107,9 @@ class StatusPublisher:
         self.session, self.run = session, run
         self.duration = duration
         self._adjustable = tuple(adjustable)
+        #: Estimated errors from other runs, on which the verdict rests in place of those from the
+        #: session's own steps.
+        self.errors: Mapping[str, Estimate] | None = None
         #: Line and text of the newest step of each test sequence.
         self.sequences: dict[str, str] = {}
         #: Questions of test sequences that wait for an operator.
@@ -255,7 +258,7 @@ class StatusPublisher:
             progress.missed,
             steps=progress.steps,
             unrecorded=shown.feed.dropped,
-            errors=errors,
+            errors=self.errors or errors,
             bonds=made,
         )
         so_far = verdict(totals, course)

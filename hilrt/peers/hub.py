@@ -21,10 +21,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from hilrt.errors import ProtocolError
+from hilrt.errors import PeerLost, ProtocolError
 from hilrt.peers.authenticator import Authenticator
 from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
-from hilrt.peers.peer_events import STRANGER, Connection, PeerEvent
+from hilrt.peers.peer_events import STRANGER, Connection, Lost, PeerEvent
 from hilrt.peers.remote_peer import RemotePeer
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ServerTransport
@@ -114,6 +114,8 @@ class Hub:
     changed, reporting : dict
         Links, as keys, whose peer was lost or has returned since they were removed here; and those
         with `events` not yet collected.
+    on_loss : callable
+        Called with a `PeerLost` for each peer that is lost without having been stopped.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class Hub:
         self._epoch_ns = 0
         self.changed: dict[Attached, None] = {}
         self.reporting: dict[Attached, None] = {}
+        self.on_loss: Callable[[PeerLost], None] = lambda error: None
         self._links: dict[str, Attached] = {}
         self._held: list[tuple[Attached, bytes]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -257,10 +260,18 @@ class Hub:
         self._hand_over()
 
     def process_ended(self, name: str, pid: int, text: str) -> bool:
-        """Notify subsystem `name` that its process has ended; False if there is none."""
-        link = self._links.get(name)
-        if link is not None:
+        """Notify subsystem `name` that its process has ended; False if there is none.
+
+        Before the session starts, a subsystem is also lost with its helper, such as
+        ``engine.emulator``. Later its gateway reports that the bench is silent.
+        """
+        if (link := self._links.get(name)) is not None:
             link.process_ended(pid, text)
+            return True
+        subsystem, _, helper = name.rpartition(".")
+        link = None if self._epoch_ns else self._links.get(subsystem)
+        if link is not None:
+            self.lose(link.peer, f"its {helper} {text}")
         return link is not None
 
     def why_dropped(self, name: str) -> str:
@@ -375,6 +386,8 @@ class Hub:
             link = self._links.get(event.name)
             if link is not None:
                 link.handle(event)
+                if isinstance(event, Lost) and not link.peer.stopping:
+                    self.on_loss(PeerLost(event.name, event.reason))
 
     def _transmit(self, connection: Connection, data: bytes) -> bool:
         """Pass a message to the transport of its connection; return whether it was accepted."""

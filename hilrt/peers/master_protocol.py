@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from hilrt.errors import ProtocolError
+from hilrt.errors import ConfigError, ProtocolError
 from hilrt.peers.peer_events import STRANGER, Connection, PeerEvent, UnusedMessages
 from hilrt.peers.remote_peer import CheckPorts, RemotePeer, SharedByPeers
 from hilrt.peers.transport.base import UNKNOWN, Origin
@@ -83,7 +83,15 @@ class MasterProtocol:
         check_ports: CheckPorts = lambda inputs, outputs: None,
         readmits: bool = False,
     ) -> RemotePeer:
-        """Expect a peer under this name, from now on; parameters as for `RemotePeer`."""
+        """Expect a peer under this name, from now on; parameters as for `RemotePeer`.
+
+        Raises
+        ------
+        ConfigError
+            If one is already expected under this name.
+        """
+        if name in self.peers:
+            raise ConfigError(f"{name!r} is already expected; give every subsystem its own name")
         peer = RemotePeer(name, role, self._shared, check_ports=check_ports, readmits=readmits)
         self.peers[name] = peer
         return peer

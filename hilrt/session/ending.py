@@ -79,6 +79,7 @@ def prepare(
     ConfigError
         For expectations with unknown signals or wrong units.
     """
+    events.publisher.errors = errors
     judge = make_judge(connected.file.tables, connected.links, feed, events)
     master = make_master(
         assembled,

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hilrt.config.read_values import executable
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 from hilrt.isolation.limited_process import inherited_environment
 from hilrt.peers.addresses import is_loopback
@@ -108,7 +109,8 @@ def refuse_open_cluster(cluster: str, listen: str | None = None) -> None:
     if protocol != "tls":
         raise ConfigError(
             f"--cluster {cluster}: workers execute whatever reaches this scheduler; start it and "
-            "its workers with TLS, see docs/groups.md, and give its address tls://…"
+            f"its workers with TLS, see {in_documentation('docs/groups.md')}, and give its address "
+            "tls://…"
         )
     if listen is not None and is_local(listen):
         raise ConfigError(

@@ -199,7 +199,7 @@ class Processes:
     async def with_end_of(self, name: str, fault: str) -> str:
         """Extend a subsystem's fault by how its emulator or its process ended, if known."""
         if emulator := self._ends.get(f"{name}.emulator"):
-            return f"{fault}; its emulator {emulator}"
+            return fault if emulator in fault else f"{fault}; its emulator {emulator}"
         if "connection closed" not in fault:
             return fault
         await self.children.wait(PROCESS_END, [name])  # the kernel may write a core dump first

@@ -104,7 +104,9 @@ async def _repeat(opened: Opened, connected: Connected) -> dict[str, Estimate] |
         raise ConfigError(
             '--shadow: cannot be repeated; set [reliability] repeat and reference to "off"'
         )
-    opened.publisher.announce(str(opened.events.state), "repeating it at shorter steps")
+    opened.publisher.announce(
+        str(opened.events.state), "runs at shorter steps first, for the verdict"
+    )
     file, duration = connected.file, connected.duration
     found: list[dict[str, Estimate] | None] = []
     await in_left_thread(lambda: found.append(errors_found_before(file, duration)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from hilrt.config.structs import Session
 from hilrt.errors import ConfigError, ExitStatus, HilrtError, PeerLost
 from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.monitor.session_state import SessionState
+from hilrt.peers.hub import Hub
 from hilrt.session.benches import Benches
 from hilrt.session.loop_thread import LoopThread, in_left_thread, loop_runs
 from hilrt.session.opened import Opened, open_parts
@@ -124,11 +125,12 @@ class SessionRun:
                     opened.operator,
                 )
                 close_described(undo, opened, described, benches)
-                await _start_processes(opened, described)
-                connected = await self._connect(opened, described)
-                from hilrt.session.running import run_connected  # already loaded, see `_connect`
+                with _ended_by_loss(opened.hub):
+                    await _start_processes(opened, described)
+                    connected = await self._connect(opened, described)
+                    from hilrt.session.running import run_connected  # loaded by `_connect`
 
-                await run_connected(opened, connected, benches, summary)
+                    await run_connected(opened, connected, benches, summary)
             except (HilrtError, OSError) as error:
                 if isinstance(error, ConfigError):
                     opened.result.fault = str(error)
@@ -164,6 +166,39 @@ class SessionRun:
         self.awaited = []
         opened.hub.protocol.compare_clocks_again()
         return connected
+
+
+@contextlib.contextmanager
+def _ended_by_loss(hub: Hub) -> Iterator[None]:
+    """Until the session starts, raise `PeerLost` in the body as soon as a peer is lost.
+
+    Otherwise only a wait for that peer would report its loss, and a wait for another one, or for
+    the operator, would go on.
+    """
+    task, lost = asyncio.current_task(), list[PeerLost]()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+
+    def end(error: PeerLost) -> None:
+        if hub.on_loss is report and not hub.epoch_ns and not lost:
+            lost.append(error)
+            task.cancel()
+
+    def report(error: PeerLost) -> None:
+        # A cancellation from inside of the task would take effect after the body.
+        loop.call_soon(end, error)
+
+    hub.on_loss = report
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not lost:
+            raise
+        raise lost[0] from None
+    finally:
+        hub.on_loss = lambda error: None
+        if lost:
+            task.uncancel()
 
 
 def _start_views(opened: Opened) -> None:

@@ -479,10 +479,26 @@ def test_a_listen_for_others_is_refused(found):
     assert "can be reached by other machines" in line
 
 
-def test_a_command_that_nobody_starts_is_an_error(found):
-    (line,) = found(('adapter = "bench"', 'adapter = "bench"\nspawn = ["hilrt", "solver"]'))
-    assert "[subsystems.engine] spawn" in line
-    assert "is not used by the adapter 'bench'" in line
+def test_a_command_that_nobody_starts_is_an_error(found, monkeypatch):
+    monkeypatch.setattr(registry.link_class("model"), "spawns", False)
+    (line,) = found(('adapter = "model"', 'adapter = "model"\nspawn = ["hilrt", "solver"]'))
+    assert "[subsystems.vehicle] spawn" in line
+    assert "is not used by the adapter 'model'" in line
+
+
+@pytest.mark.parametrize(
+    ("adapter", "spawn"),
+    [
+        ("bench", '["hilrt", "solver"]'),
+        ("model", '["hilrt", "gateway", "--subsystem", "engine"]'),
+        ("model", '["env", "/opt/bin/hilrt gateway --subsystem engine"]'),
+    ],
+)
+def test_a_gateway_on_another_machine_is_refused(found, adapter, spawn):
+    (line,) = found((f'adapter = "{adapter}"', f'adapter = "{adapter}"\nspawn = {spawn}'))
+    assert "] spawn = [" in line
+    assert "a gateway on another machine is not supported; leave it out" in line
+    assert 'see "Who may connect" in the documentation' in line
 
 
 @pytest.mark.parametrize(

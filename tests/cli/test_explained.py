@@ -1,5 +1,8 @@
 """Errors name the page that explains them, and every page that is named exists."""
 
+import ast
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +13,8 @@ from hilrt import errors
 from hilrt.bench.read_bench import PortsError
 from hilrt.cli import main as cli
 from hilrt.cli.common import ERRORS, KEYS, PAGES, SYMPTOMS, page_of
+from hilrt.config.schema import session_schema
+from hilrt.documentation import TITLES, in_documentation
 from hilrt.errors import ConfigError, HilrtError, NoAnswer, RecordError, SolverCannot
 from hilrt.fmu.instance import FmuError
 from hilrt.session.benches import CutShort
@@ -23,6 +28,39 @@ def test_every_page_exists_and_every_command_has_one():
     ] == []
     named = {name for names in PAGES.values() for name in names}
     assert named == set(typer.main.get_command(cli.app).commands)
+
+
+def test_pages_are_named_by_their_titles():
+    heads = {page: (ROOT / page).read_text("utf-8").partition("\n")[0] for page in TITLES}
+    assert heads == {page: f"# {title}" for page, title in TITLES.items()}
+    assert {*PAGES, *ERRORS.values(), SYMPTOMS} <= set(TITLES)
+
+
+@pytest.mark.parametrize("folder", ["hilrt", "adapters"])
+def test_no_message_names_a_file_of_the_documentation(folder):
+    """Who has installed a wheel, or reads the site, has no such file."""
+    found = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in (ROOT / folder).rglob("*.py")
+        for text in strings(ast.parse(path.read_text("utf-8")))
+        if re.search(r"docs/[\w/]+\.md", text) and text not in TITLES
+    ]
+    assert found == []
+
+
+def strings(tree):
+    """The strings of a module, except docstrings."""
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            said = isinstance(child, ast.Constant) and isinstance(child.value, str)
+            if said and not isinstance(node, ast.Expr):
+                yield child.value
+
+
+def test_the_schema_names_pages_by_their_titles():
+    text = json.dumps(session_schema())
+    assert "docs/" not in text
+    assert json.dumps(in_documentation("docs/stimuli.md"))[1:-1] in text
 
 
 def test_the_kind_of_an_error_goes_before_the_command():
@@ -68,4 +106,4 @@ def test_an_error_ends_with_its_page(arguments, page, tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code in (2, 3)
-    assert capsys.readouterr().err.strip().endswith(f"see {page}")
+    assert capsys.readouterr().err.strip().endswith(f"see {in_documentation(page)}")

@@ -36,6 +36,17 @@ def test_sigterm_while_a_command_loads_ends_it_as_ctrl_c_does() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_ctrl_c_ends_a_command_that_was_started_with_it_ignored() -> None:
+    """As a shell without job control starts its background jobs."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(SystemExit, match="130"):
+            main(lambda: signal.raise_signal(signal.SIGINT))
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_so_it_does_when_a_session_has_ended() -> None:
     """The report is made then, for seconds."""
 

@@ -127,7 +127,7 @@ def test_a_quiet_run_says_verdict_and_folder_alone(tmp_path, capsys):
     _finish(RunResult(summary, folder=tmp_path), report=False, quiet=True, page="")
     assert capsys.readouterr() == (f"two-mass: good, files in {tmp_path}\n", "")
     _finish(RunResult(fault="no bench", folder=tmp_path), report=True, quiet=True, page="")
-    page = "see docs/howto/troubleshooting.md\n"
+    page = 'see "Troubleshooting" in the documentation\n'
     assert capsys.readouterr() == ("", f"session ended in a fault: no bench\n{page}")
 
 
@@ -141,7 +141,7 @@ def test_a_fault_is_said_once(tmp_path, capsys):
     result = RunResult(summary, fault="no bench", folder=tmp_path)
     _finish(result, report=False, quiet=False, page="")
     out, err = capsys.readouterr()
-    assert (out.count("no bench"), err) == (1, "see docs/howto/troubleshooting.md\n")
+    assert (out.count("no bench"), err) == (1, 'see "Troubleshooting" in the documentation\n')
     _finish(result, report=False, quiet=True, page="")
     out, err = capsys.readouterr()
     assert out == f"s: unreliable, files in {tmp_path}\n"

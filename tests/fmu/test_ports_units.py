@@ -1,9 +1,14 @@
 """Units of ports: what an FMU defines counts, not what a name may mean elsewhere."""
 
+from pathlib import Path
+
 import pytest
 
+from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
+from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.fmu.fmu_ports import select
+from hilrt.fmu.fmu_solver import FmuSolver
 from tests.fmu.build import description, mass, needs_compiler
 
 pytestmark = needs_compiler
@@ -51,3 +56,29 @@ def test_a_definition_that_cannot_be_written_leaves_no_unit():
     port, remarks = force("pound", '<BaseUnit kg="1" factor="0.5"/>')
     assert port.unit == "?"
     assert "unit 'pound' of 'force' is defined differently in the FMU" in remarks[-1]
+
+
+def stated(**given):
+    """Options of the FMU with units stated in the session file."""
+    return FmuOptions(adapter="fmu", fmu=str(mass(2)), units=given)
+
+
+def test_units_of_the_session_file_replace_those_of_the_fmu():
+    solver = FmuSolver(stated(F="kN", v="km/h", x=""), Path())
+    found = {port.name: port.unit for port in (*solver.inputs, *solver.outputs)}
+    assert found == {"x2": "m", "v2": "m/s", "F": "kN", "force": "N", "x": "", "v": "km/h"}
+
+
+def test_a_stated_unit_leaves_no_remark_on_that_of_the_fmu():
+    text = description(2).replace('unit="N"', 'unit="strength"')
+    path = mass(2, xml=text)
+    assert any("'strength'" in remark for remark in select(read_fmu(path), {}).remarks)
+    assert select(read_fmu(path), {}, stated={"force": "N", "F": "N"}).remarks == []
+
+
+def test_unknown_ports_and_units_are_refused_together():
+    with pytest.raises(ConfigError) as refused:
+        FmuSolver(stated(forze="N", force="newtonish"), Path())
+    unknown, unreadable = sorted(refused.value.problems)
+    assert unknown.startswith("units.force: ")
+    assert unreadable == "units.forze: there is no such port; did you mean 'force'?"

@@ -60,7 +60,7 @@ def test_closing_table_sums_up():
 
 def test_verdict_with_its_reasons():
     said = "engine-in-the-loop: degraded\n  Sample late: samples were late\n"
-    said += "  docs/reliability.md explains the reasons\n"
+    said += '  "Reliability: flags, causes, verdict" in the documentation explains the reasons\n'
     assert text_of(closing_verdict(SUMMARY)) == said
 
 

@@ -20,6 +20,7 @@ from hilrt.monitor.telemetry import (
     result_words,
 )
 from hilrt.record.feed import Feed
+from hilrt.reliability.estimates import REPEATED, make_estimate
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.observers import StatusObserver, make_master
@@ -125,6 +126,16 @@ async def test_what_is_watched_ends_with_the_last_numbers(master, publisher):
     totals = flag_totals(master.numerics.checks, master.numerics.state)
     found = verdict(totals, SessionCourse(last.t, None, last.missed, master.progress.steps))
     assert last.verdict == found.word == "unreliable"  # for the missed ticks alone
+
+
+async def test_the_verdict_rests_on_errors_that_other_runs_have_found(master, publisher):
+    """As the final one does: a repeated session is judged by that from its start."""
+    await master.run(300 * MS, EPOCH)
+    publisher.errors = {"a.y": make_estimate("", 0.3, 1.0, REPEATED)}
+    await master.run(300 * MS, EPOCH + 1000 * MS)
+    first, *_, last = publisher.telemetry.statuses
+    assert (first.verdict, last.verdict) == ("good", "unreliable")
+    assert any("a.y" in reason for reason in last.reasons)
 
 
 async def test_adjustable_numbers_are_told_as_they_are(master, publisher):

@@ -342,6 +342,30 @@ async def test_a_peer_that_goes_during_a_request_ends_it_at_once(link, dealer, h
         await asyncio.wait_for(link.initialize(0.0, np.zeros(1)), DEADLINE_S / 2)
 
 
+async def test_a_helper_that_ends_before_the_start_ends_a_request_at_once(hub, link, dealer):
+    said = "ended with status 2"
+    asyncio.get_running_loop().call_soon(hub.process_ended, "model.emulator", 4711, said)
+    with pytest.raises(PeerLost, match=f"'model': its emulator {said}"):
+        await asyncio.wait_for(link.initialize(0.0, np.zeros(1)), DEADLINE_S / 2)
+
+
+def test_a_helper_that_ends_later_is_left_to_the_session(hub, link):
+    hub.epoch_ns = 1
+    assert not hub.process_ended("model.emulator", 4711, "ended with status 2")
+    assert not hub.process_ended("recorder", 4711, "ended with status 2")
+    assert not link.peer.lost
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_loss_is_told_unless_the_peer_was_stopped(hub, link, stopping):
+    told = []
+    hub.on_loss = told.append
+    link.peer.stopping = stopping
+    link.gone("its connection closed")
+    said = [] if stopping else ["subsystem 'model': its connection closed"]
+    assert [str(error) for error in told] == said
+
+
 async def test_two_links_wait_at_the_same_time(hub, link, dealer, dealers):
     other_link, other = add_link(hub, "other"), dealers()
     other.hello("other")

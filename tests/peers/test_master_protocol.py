@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hilrt.errors import ProtocolError
+from hilrt.errors import ConfigError, ProtocolError
 from hilrt.peers import wire
 from hilrt.peers.clock_offset import OFFSET_EXCHANGES
 from hilrt.peers.master_protocol import HEARTBEAT_S, MAX_STRANGE, MasterProtocol
@@ -38,11 +38,11 @@ class Received(NamedTuple):
 class Session:
     """A `MasterProtocol`, its clock, and what a peer at the end of each connection would see."""
 
-    def __init__(self, **expected):
+    def __init__(self, *, options=None, **expected):
         self.now = START
         self.protocol = MasterProtocol("demo", self.now)
         for name, role in (expected or {"model": "solver"}).items():
-            self.protocol.expect(name, role)
+            self.protocol.expect(name, role, **(options or {}))
         self.events = []
         self.inboxes = {}
         self.origins = {}
@@ -161,11 +161,18 @@ def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(session, changes,
     assert session.sent(wire.Welcome)
 
 
-def test_a_link_can_reject_ports(session):
+def test_a_name_is_expected_once(greeted):
+    peer = greeted.peer
+    with pytest.raises(ConfigError, match="'model' is already expected; give every subsystem its"):
+        greeted.protocol.expect("model", "gateway")
+    assert greeted.peer is peer
+
+
+def test_a_link_can_reject_ports():
     def check(inputs, outputs):
         raise ProtocolError(f"not {outputs[0].name}")
 
-    session.protocol.expect("model", "solver", check_ports=check)
+    session = Session(options={"check_ports": check})
     session.greeted()
     assert session.sent() == [wire.Reject(reason="not y")]
     assert session.peer.state is ConnectionState.EXPECTED
@@ -446,8 +453,7 @@ def test_a_master_that_was_held_up_itself_first_listens(greeted):
 @pytest.fixture
 def returnable():
     """A session that runs, with a connected solver that may come back."""
-    session = Session()
-    session.protocol.expect("model", "solver", readmits=True)
+    session = Session(options={"readmits": True})
     session.greeted()
     session.protocol.running = True
     session.sent()
@@ -629,8 +635,7 @@ def test_a_peer_that_was_told_to_stop_does_not_come_back(returnable):
 
 
 def test_a_bench_is_never_taken_back_whatever_is_asked():
-    session = Session()
-    session.protocol.expect("model", "gateway", readmits=True)
+    session = Session(options={"readmits": True}, model="gateway")
     session.greeted(role="gateway")
     session.protocol.running = True
     session.protocol.connection_lost("first", "its connection closed")

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hilrt.errors import PeerLost
 from hilrt.link import Command
 from hilrt.monitor.session_state import SessionState
 from hilrt.record import frame_feed
@@ -18,6 +19,8 @@ from hilrt.session import processes as session_processes
 from hilrt.session.opening import Described
 from hilrt.session.placer import GroupHost
 from hilrt.session.processes import Processes
+from hilrt.session.run import RunOptions
+from hilrt.session.session import _ended_by_loss, run_session
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="placed hosts need Linux")
 
@@ -176,6 +179,7 @@ async def test_the_fault_of_a_bench_names_the_end_of_its_emulator(tmp_path):
     said = await processes.with_end_of("engine", "the bench is silent")
     assert said.startswith("the bench is silent; its emulator ended with status 2: cannot be")
     assert await processes.with_end_of("other", "the bench is silent") == "the bench is silent"
+    assert await processes.with_end_of("engine", said) == said  # once is enough
 
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
@@ -225,3 +229,85 @@ async def test_a_solver_that_was_stopped_is_let_go_on_to_end_and_a_gateway_is_no
         ["plant: did not end within 0.2 s of SIGTERM; it was killed"] if physical else []
     )
     assert child.returncode == -(signal.SIGKILL if physical else signal.SIGTERM)
+
+
+ENDS_EARLY = """
+import sys
+
+from hilrt.peers.peer import Peer
+from hilrt.solver import Port
+
+connect = sys.argv.index("--connect") + 1
+Peer(sys.argv[connect], "ends", "solver", [Port("u")], [Port("y")]).connect()
+sys.exit("no licence")
+"""
+WAITS = """
+[session]
+name = "waits"
+duration = 1.0
+pace = "asap"
+
+[master]
+step = 0.1
+connect_timeout = 100.0
+
+[subsystems.ends]
+adapter = "zeromq"
+spawn = [{python}, "ends.py"]
+
+[subsystems.waits]
+adapter = "zeromq"
+
+[[connections]]
+from = "ends.y"
+to = "waits.u"
+"""
+
+
+def test_a_process_that_ends_early_ends_the_wait_for_another(tmp_path):
+    """It has said hello: nothing else is awaited from it yet."""
+    (tmp_path / "ends.py").write_text(ENDS_EARLY, "utf-8")
+    path = tmp_path / "waits.toml"
+    path.write_text(WAITS.format(python=json.dumps(sys.executable)), "utf-8")
+    result = run_session(path, options=RunOptions(folder=tmp_path / "run", record=False))
+    assert result.exit_status == 3
+    assert result.fault.startswith("subsystem 'ends': its ")
+    log = tmp_path / "run" / "logs" / "ends.log"
+    assert f"its process ended with status 1: no licence (all of its output: {log})" in result.fault
+
+
+async def test_a_loss_after_the_start_is_left_to_the_loop():
+    hub = SimpleNamespace(epoch_ns=0, on_loss=None)
+    with _ended_by_loss(hub):
+        hub.epoch_ns = 1
+        hub.on_loss(PeerLost("plant", "silent"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    hub.on_loss(PeerLost("plant", "silent"))
+
+
+async def test_a_loss_ends_any_wait_and_leaves_no_cancellation():
+    async def wait():
+        hub = SimpleNamespace(epoch_ns=0, on_loss=None)
+        with _ended_by_loss(hub):
+            hub.on_loss(PeerLost("plant", "silent"))
+            hub.on_loss(PeerLost("other", "silent, too"))
+            await asyncio.Event().wait()
+
+    with pytest.raises(PeerLost, match="'plant': silent"):
+        await wait()
+    await asyncio.sleep(0)
+    assert asyncio.current_task().cancelling() == 0
+
+
+async def test_an_error_at_the_moment_of_a_loss_is_raised():
+    async def fail():
+        hub = SimpleNamespace(epoch_ns=0, on_loss=None)
+        with _ended_by_loss(hub):
+            hub.on_loss(PeerLost("plant", "silent"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)

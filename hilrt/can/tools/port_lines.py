@@ -17,6 +17,7 @@ from cantools.database.utils import start_bit
 from hilrt.can.database import declared_range, find_signal, named_values, representable
 from hilrt.can.id_table import can_id_of, indistinct, is_j1939, with_contained
 from hilrt.config.from_toml import TO_CHOOSE
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 
 #: Mark of a choice to be made by a person; `hilrt check` names every one that is left.
@@ -176,7 +177,8 @@ class PortLines:
             elif kind == "counter" and first and not any(s.name == ALIVE for s in message.signals):
                 lines.append(f'{table}.counter = {name}  # by its name: check it; "" for none')
             elif kind == "checksum" and first and _is_byte(signal):
-                hint = "crc8_j1850, crc8_h2f, sum, xor; or e2e… with data_id: docs/can.md"
+                page = in_documentation("docs/can.md")
+                hint = f"crc8_j1850, crc8_h2f, sum, xor; or e2e… with data_id: {page}"
                 lines.append(f"{table}.protection = {self._protection(signal)}  # {hint}")
             else:
                 text = f"{signal.name} keeps its start value: a {kind} by its name"

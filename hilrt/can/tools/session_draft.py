@@ -25,6 +25,7 @@ from hilrt.can.tools.port_lines import (
     toml_string,
 )
 from hilrt.config.from_toml import nearest
+from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 
 
@@ -261,7 +262,8 @@ def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
         segments = f'segments = [{ramp}, {{ shape = "hold", duration = 2.0 }}]'
         yield from (
             "",
-            "# So that something moves: choose input, size and shape (docs/stimuli.md).",
+            "# So that something moves: choose input, size and shape",
+            f"# ({in_documentation('docs/stimuli.md')}).",
             "[[stimuli]]",
             'name = "first-ramp"',
             f"input = {toml_string(f'bench.{moves.name}')}",
@@ -270,7 +272,7 @@ def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
         )
     yield from (
         "",
-        "# What the page of `hilrt run --web` may do (docs/monitor.md).",
+        f"# What the page of `hilrt run --web` may do ({in_documentation('docs/monitor.md')}).",
         "[monitor]",
         'control = ["safe", "stop", "mark", "acknowledge", "adjust"]',
     )
