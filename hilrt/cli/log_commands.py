@@ -17,7 +17,7 @@ from hilrt.cli.common import bus_arguments
 from hilrt.errors import ConfigError, RecordError
 
 log_app = typer.Typer(
-    help="Show, cut, join and convert recorded logs of any size.",
+    help="Show, cut, join and repair recorded logs of any size.",
     no_args_is_help=True,
 )
 
@@ -287,7 +287,7 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, BLF, ASC, TRC, candump log")],
+    file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, MCAP, or a CAN log")],
     out: Out,
     database: Databases = None,
     time: Annotated[
