@@ -115,7 +115,7 @@ def type_words(hint: Any) -> str:
 
 def _plural(words: str) -> str:
     """Return the plural of a type's words; listed values have none."""
-    return re.sub(r"^(\[?)(\w+)", r"\1\2s", words)
+    return re.sub(r"(^| or )(\[?)(\w+)", r"\1\2\3s", words)
 
 
 def default_words(field: msgspec.structs.FieldInfo) -> str:

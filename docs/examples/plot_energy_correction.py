@@ -41,8 +41,8 @@ for method in ("none", "energy"):
 # %%
 # Without the correction the energy doubles within ten seconds; with the correction it stays within
 # a few per cent. The correction removes the error of the energy, but not all errors of the signals;
-# the verdicts cover these, too. An ``order`` of 1, instead of the 0 in this session, would make the
-# error of the force about ten times smaller.
+# the verdicts cover these, too. Extrapolation of order 1, instead of the 0 in this session, would
+# make the error of the force about ten times smaller.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for method, label in (("none", "not corrected"), ("energy", "corrected")):

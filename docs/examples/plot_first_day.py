@@ -284,7 +284,7 @@ end(bench)
 # the figures, in ``report.html`` or ``summary.json`` (:doc:`/summary`):
 #
 # * ``missed_ticks`` and ``lateness_us``: if more than a few ticks in a thousand are missed, the
-#   host is not fit for this step (:doc:`/doctor`). Reserve a processor for the master:
+#   host is not fit for this macro step (:doc:`/doctor`). Reserve a processor for the master:
 #   ``pacing = { affinity = [1] }``.
 # * ``peers``: numbers of frames that were lost or dropped. A bus of 1 Mbit/s carries about 8,000
 #   frames/s.

@@ -63,8 +63,8 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 #    :language: toml
 #    :caption: quarter_car_fmus.toml
 #
-# ``hilrt new quarter_car.toml --model Wheel.fmu --model Body.fmu`` writes most of this file: it
-# connects ports of the same names. (It also adds ``repeat = "half"``, the first kind of evidence
+# ``hilrt new quarter_car_fmus.toml --model Wheel.fmu --model Body.fmu`` writes most of this file:
+# it connects ports of the same names. (It also adds ``repeat = "half"``, the first kind of evidence
 # below.) For a system in an SSP archive, ``hilrt import-ssp system.ssp --out system.toml`` writes
 # the session.
 #

@@ -25,7 +25,9 @@ from hilrt.cli.log_commands import (
 from hilrt.errors import ConfigError, ExitStatus
 from hilrt.wording import columns_text
 
-analyze_app = typer.Typer(help="Examine a session before it runs.", no_args_is_help=True)
+analyze_app = typer.Typer(
+    help="Compute the stability or the error of a session.", no_args_is_help=True
+)
 
 
 @analyze_app.command()

@@ -17,7 +17,7 @@ from hilrt.cli.common import bus_arguments
 from hilrt.errors import ConfigError, RecordError
 
 log_app = typer.Typer(
-    help="Show, cut, join and convert recorded logs of any size.",
+    help="Show, cut, join and repair recorded logs of any size.",
     no_args_is_help=True,
 )
 
@@ -81,15 +81,22 @@ def locate(paths: Path | Sequence[Path]) -> Path:
     from hilrt.record.find_log import find_log, newest_log
 
     given = [paths] if isinstance(paths, Path) else list(paths)
-    if len(given) == 1 and not given[0].exists() and re.fullmatch(r"[0-9]{1,9}", str(given[0])):
-        from hilrt.analyze.runs import run_of_number
-
-        if RUNS.is_dir():
-            given = [run_of_number(int(str(given[0])), RUNS)]
-            typer.echo(f"run: {given[0]}", err=True)
+    if len(given) == 1:
+        given = [numbered(given[0])]
     found = find_log(given[0]) if len(given) == 1 else newest_log(given)
     if len(given) > 1 or (found != given[0] and found.parent != given[0]):
         typer.echo(f"newest: {found}", err=True)
+    return found
+
+
+def numbered(path: Path) -> Path:
+    """Return the folder of a run given by its number in `hilrt runs`; any other path unchanged."""
+    if path.exists() or not re.fullmatch(r"[0-9]{1,9}", str(path)) or not RUNS.is_dir():
+        return path
+    from hilrt.analyze.runs import run_of_number
+
+    found = run_of_number(int(str(path)), RUNS)
+    typer.echo(f"run: {found}", err=True)
     return found
 
 
@@ -287,7 +294,7 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, BLF, ASC, TRC, candump log")],
+    file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, MCAP, or a CAN log")],
     out: Out,
     database: Databases = None,
     time: Annotated[

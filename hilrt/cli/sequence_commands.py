@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilrt.cli.common import Overrides, load
-from hilrt.cli.log_commands import Json, bad_input
+from hilrt.cli.log_commands import Json, bad_input, numbered
 
 if TYPE_CHECKING:
     from hilrt.analyze.judge_log import JudgedLog
@@ -75,8 +75,8 @@ def expect(
     logs: Annotated[
         list[Path],
         typer.Argument(
-            help="logs of hilrt or of other tools, folders or patterns; then a TOML file with "
-            "[[expect]], by default the session file in each log",
+            help="logs of hilrt or of other tools, folders, numbers of runs or patterns; then a "
+            "TOML file with [[expect]], by default the session file in each log",
             metavar="LOG... [SPEC.toml]",
         ),
     ],
@@ -100,7 +100,7 @@ def expect(
     judged: dict[Path, JudgedLog] = {}
     unread: dict[Path, list[str]] = {}
     with bad_input():
-        files = log_files(logs)
+        files = log_files(map(numbered, logs))
     for file in files:
         try:
             judged[file] = judge_file(file, expectations, time)

@@ -139,7 +139,8 @@ class Pacing(Table):
 class MasterTable(Table):
     """``[master]``"""
 
-    #: [s] Macro step, or base step if subsystems have `every` > 1; a whole number of nanoseconds.
+    #: [s] Macro step, a whole number of nanoseconds. Subsystems with `every` > 1 communicate less
+    #: often.
     step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]
     #: ZeroMQ endpoint for solvers and gateways; `*` means a free port. Use a fixed port for solvers
     #: that you start yourself. An address that other machines can reach needs `keys`.

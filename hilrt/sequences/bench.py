@@ -297,9 +297,11 @@ class SequenceBench:
     ) -> bool:
         """Record a result of the test: passed if `value` is between `min` and `max`, else failed.
 
-        A value that is None, NaN or infinite makes the result inconclusive. `at` are the
-        coordinates of the measurement, ``{"speed": (120.0, "rad/s")}``: the same `name` may be
-        measured at others, and the report has a table of all, for two coordinates also a map.
+        The result is inconclusive if the value is None, NaN or infinite, or closer to a limit than
+        its estimated error. Returns True if the value is within the limits, whatever that error.
+        `at` are the coordinates of the measurement, ``{"speed": (120.0, "rad/s")}``: the same
+        `name` may be measured at others, and the report has a table of all these points, for two
+        coordinates also a map.
         """
         quantity, coordinates = name, _coordinates(at or {})
         if coordinates:

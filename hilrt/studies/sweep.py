@@ -153,7 +153,7 @@ def sweep(
     overrides : mapping, optional
         Values for all cases, by ``"table.key"``.
     design, count, seed
-        Choice of the cases, see `hilrt.studies.axes.cases_of`; not for a CSV.
+        Choice of the cases (docs/studies.md#ranges-and-designs); not for a CSV.
     out : str or Path, optional
         The sweep's folder; default: ``sweeps/NAME``, with the session file's name.
     options : SweepOptions, optional

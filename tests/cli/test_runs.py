@@ -108,6 +108,16 @@ def test_report_takes_a_number(folder, monkeypatch):
     assert "no run of that number; it has 1" in str(result.exception)
 
 
+def test_expect_takes_a_number(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    make_run(folder / "runs", "20260301-120000", verdict="good")
+    result = CliRunner().invoke(app, ["expect", "1"])
+    assert "run: runs/rig-20260301-120000" in result.output
+    assert "runs/rig-20260301-120000/session.mcap" in str(result.exception)  # it is not a log
+    result = CliRunner().invoke(app, ["expect", "2"])
+    assert "no run of that number; it has 1" in str(result.exception)
+
+
 def test_what_is_no_folder_is_said(tmp_path):
     result = CliRunner().invoke(app, ["runs", str(tmp_path / "none")])
     assert "is not a folder" in str(result.exception)
