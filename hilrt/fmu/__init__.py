@@ -1,4 +1,4 @@
-"""FMUs of FMI 2.0 and 3.0 as solvers; FMPy loads them (extra ``hilrt[fmu]``).
+"""FMUs of FMI 2.0 and 3.0 as solvers, loaded by FMPy (extra ``hilrt[fmu]``).
 
 Read in this order: `variables` (types and values), `description` (an FMU without its binary),
 `fmu_ports` (variables to ports, and their units), `instance` (one loaded FMU)

@@ -1,4 +1,4 @@
-"""Clocks of FMI 3: their entries in the model description, and their ticks."""
+"""Clocks of FMI 3: their declarations in the model description, and their ticks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class FmuClock(NamedTuple):
     causality, variability : str
         Causality of the clock, and variability of its interval.
     interval, shift : float
-        Time between ticks (NaN if known only to the FMU), and from the start to the first tick, s.
+        Time between ticks (NaN if only the FMU knows it), and time of the first tick after the
+        start, s.
     """
 
     name: str
@@ -96,7 +97,7 @@ class Schedule:
         self._due[reference] = first
 
     def next(self, t: float, end: float) -> tuple[float, list[int]]:
-        """Time [s] of the next tick in ``[t, end)``, with its clocks; otherwise `end` and none.
+        """Time [s] of the next tick in ``[t, end)``, and its clocks; else `end`, without clocks.
 
         Ticks within a rounding error of `t`, and missed ones, are due at `t`.
         """

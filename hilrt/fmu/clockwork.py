@@ -1,4 +1,4 @@
-"""Handling of the clocks of an FMU of FMI 3: their ticks, and their variables.
+"""Clocks of an FMU of FMI 3: their ticks, and their variables.
 
 Variables of a clock may be set and read only at its ticks, in event mode; between ticks, outputs
 are held here. Triggered input clocks, and output clocks, are ports whose value counts ticks; an
@@ -90,7 +90,7 @@ class Clockwork:
         self._free = part(outputs, is_free)
         n_outputs = sum(size for _, size in outputs)
         self._state = ClockState(np.zeros(len(self._where)), np.zeros(n_outputs))
-        # Clocks active in this round of the event iteration, and in any of its rounds.
+        # Clocks active in this round of the event iteration, and in all of its rounds so far.
         self._active: set[int] = set()
         self._were: set[int] = set()
 
@@ -110,7 +110,7 @@ class Clockwork:
         """Query the first ticks in initialization mode; FMU time `start` [s]."""
         for clock in self._timed:
             if not clock.periodic:
-                self._ask([clock], start)
+                self._query([clock], start)
                 continue
             interval, shift = clock.interval, clock.shift
             if math.isnan(interval):
@@ -122,7 +122,7 @@ class Clockwork:
         """See `Schedule.next`; FMU time, s."""
         return self._state.schedule.next(t, end)
 
-    def _ask(self, clocks: Sequence[FmuClock], t: float) -> None:
+    def _query(self, clocks: Sequence[FmuClock], t: float) -> None:
         """Query the next ticks of `clocks`, counted from `t` [s]."""
         for clock, (interval, qualifier) in zip(clocks, self._intervals(clocks), strict=True):
             reference = clock.reference
@@ -148,8 +148,8 @@ class Clockwork:
         self._guard(self._fmi.getShiftDecimal, (ctypes.c_uint * 1)(clock.reference), shifts)
         return float(shifts[0])
 
-    def _check(self, clock: FmuClock, interval: float, well: bool) -> None:
-        if not (well and math.isfinite(interval)):
+    def _check(self, clock: FmuClock, interval: float, valid: bool) -> None:
+        if not (valid and math.isfinite(interval)):
             raise FmuError(
                 f"{self._fmu.path.name}: its clock {clock.name!r} has an interval of {interval:g} s"
             )
@@ -201,7 +201,7 @@ class Clockwork:
         # A countdown may start at any event; a changing interval follows a tick.
         asked = {"countdown": self._timed}
         asked["changing"] = [clock for clock in self._timed if clock.reference in were]
-        self._ask([c for kind, some in asked.items() for c in some if c.variability == kind], t)
+        self._query([c for kind, some in asked.items() for c in some if c.variability == kind], t)
 
     # -- outputs and state -------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:
     argv : sequence of str
         A command for which `is_fmu_command` is true.
     folder : Path
-        The session file's folder, in which it is started.
+        The session file's folder, in which the command runs.
     """
     given: dict[str, dict[str, str]] = {"--param": {}, "--option": {}}
     rest = list(argv[3:])

@@ -87,7 +87,7 @@ class Fmu:
 
     @property
     def event_mode(self) -> bool:
-        """Whether it stops at its events, so that they can be handled from outside (FMI 3)."""
+        """Whether it stops at its events, so that the master can handle them (FMI 3)."""
         return self.major == 3 and bool(self.interface.hasEventMode)
 
     @property
@@ -108,7 +108,7 @@ class Fmu:
         return [v for v in self.variables.values() if v.causality == causality]
 
     def missing_on_host(self) -> list[str]:
-        """The lack of a binary for this host, if so, with its remedy."""
+        """Error, with a remedy, if there is no binary for this host; else nothing."""
         if self.runs_on_this_host:
             return []
         there = ", ".join(self.platforms) or "none"
@@ -231,7 +231,7 @@ def _updated_inside(root: Any) -> dict[str, bool]:
     }
 
 
-#: A larger number of variables takes seconds to read, which is reported.
+#: Reading more variables than this takes seconds, which is reported.
 _MANY_VARIABLES: Final = 100_000
 
 
@@ -242,13 +242,13 @@ def _model(xml: bytes, where: str) -> tuple[Any, list[str]]:
     if variables > _MANY_VARIABLES:
         sys.stderr.write(f"{where}: reading {variables:,} variables, 10,000 to 50,000 a second\n")
     try:
-        return _by_fmpy(xml, validate=True), notes
+        return _parse_by_fmpy(xml, validate=True), notes
     except ValidationError as error:
         notes += [str(problem) for problem in error.problems]
     except Exception as error:
         notes.append(_one_line(error))
     try:
-        return _by_fmpy(xml, validate=False), notes
+        return _parse_by_fmpy(xml, validate=False), notes
     except Exception as error:  # FMPy raises many kinds of errors for a broken description
         reasons = "; ".join(dict.fromkeys([*notes[:3], _one_line(error)]))
         raise ConfigError(
@@ -256,8 +256,8 @@ def _model(xml: bytes, where: str) -> tuple[Any, list[str]]:
         ) from None
 
 
-def _by_fmpy(xml: bytes, *, validate: bool) -> Any:
-    """FMPy's description, from the bytes that were read within limits, not from the file again."""
+def _parse_by_fmpy(xml: bytes, *, validate: bool) -> Any:
+    """Parse bytes that were read within limits, instead of reading the file again."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr(_DESCRIPTION, xml)

@@ -24,9 +24,8 @@ from hilrt.solver import Floats
 _LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
 
 
-# FMPy's proxy, which fills in a message's variadic arguments, has one logger per process, the one
-# registered last. Therefore a single logger is registered permanently, and finds the instance by
-# its number.
+# FMPy's proxy, which formats messages with variadic arguments, has one logger per process: the last
+# one registered. Therefore one logger serves all instances, and finds them by their numbers.
 _numbers = itertools.count(1)
 _loggers: weakref.WeakValueDictionary[int, Instance2] = weakref.WeakValueDictionary()
 
@@ -44,7 +43,7 @@ _proxied: list[fmi2CallbackFunctions] = []
 
 
 def _callbacks() -> fmi2CallbackFunctions:
-    """Callbacks of one more instance."""
+    """Callbacks for a new instance."""
     if not _proxied:
         first = fmi2CallbackFunctions()
         first.logger = _LOGGER

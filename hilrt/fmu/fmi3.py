@@ -24,7 +24,7 @@ from hilrt.fmu.values import Values, ValueSubset
 from hilrt.fmu.variables import TYPES, flows
 from hilrt.solver import Floats
 
-#: Maximum events and ticks in one step; more count as no progress, and the step fails.
+#: Maximum events and ticks in one step; with more, the step fails.
 MAX_EVENTS = 1000
 #: Maximum rounds of an event iteration; with more, it fails.
 _MAX_ROUNDS = 100
@@ -79,14 +79,14 @@ class Instance3(Instance):
     def part(
         self, variables: Sequence[tuple[Any, int]], wanted: Callable[[Any], bool]
     ) -> ValueSubset:
-        """Select those of the ports' `variables` that are `wanted`."""
+        """Select the ports' `variables` for which `wanted` is true."""
         mask = [wanted(v) for v, size in variables for _ in range(size)]
         chosen = [(v, size) for v, size in variables if wanted(v)]
         values = Values(self.fmi.dll, 3, chosen, self.check, self.c)
         return ValueSubset(np.flatnonzero(mask), values)
 
     def _sort_inputs(self, inputs: Sequence[tuple[Any, int]]) -> None:
-        """Sort inputs: set in step mode, in event mode only, and at the ticks of a clock."""
+        """Sort inputs: set in step mode, only in event mode, or at a clock's ticks."""
         self._flow = self.part(inputs, flows)
         self._switching = self.part(inputs, lambda v: is_free(v) and not flows(v)).where
         self._switched = np.empty(0)
@@ -224,7 +224,7 @@ class Instance3(Instance):
         A tick inside the step counts as an event; one at its beginning uses the inputs of that
         time.
         """
-        if self.ended is not None:  # in event mode, while its inputs were set
+        if self.ended is not None:  # it ended in event mode, while its inputs were set
             return []
         self._u = u
         self.inside = self._seen = []
@@ -256,7 +256,7 @@ class Instance3(Instance):
         """Step from `t` to `end`, or to the first event, without ticks; return event times, s."""
         events: list[float] = []
         near = 1e-12 * max(abs(end), end - t)
-        parts = 0  # parts that ended early without an event
+        parts = 0  # parts of the step that ended early without an event
         while True:
             no_return = ctypes.c_bool(not self.states_kept)
             status = self._do_step(self.c, t, end - t, no_return, *self._answers)
@@ -268,7 +268,7 @@ class Instance3(Instance):
             elif status:
                 self.check("fmi3DoStep", status)
             reached = self._last.value if self._early.value else end
-            if self._ends.value:  # at the last successful time, whether reported as early or not
+            if self._ends.value:  # at its last successful time, with or without an early return
                 self.ended = self._now = min(max(self._last.value, t), end)
                 return events
             self._now = end if end - reached <= near else reached

@@ -43,7 +43,7 @@ class FmuOptions(SubsystemOptions, kw_only=True):
     tolerance: Positive | None = None
     #: [s] FMU time at session time 0.
     start_time: NonNegative = 0.0
-    #: [s] End time that the FMU is given.
+    #: [s] Stop time passed to the FMU.
     stop_time: Positive | None = None
     #: Request all log messages of the FMU.
     debug: bool = False
@@ -51,7 +51,7 @@ class FmuOptions(SubsystemOptions, kw_only=True):
 
 @contextlib.contextmanager
 def together_with(problems: list[str]) -> Iterator[None]:
-    """Raise `problems` together with those found inside."""
+    """Raise `problems` together with those of the enclosed block."""
     try:
         yield
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Conversion of a model description's variables to ports, parameters and start values."""
+"""Convert a model description's variables to ports, parameters and start values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hilrt.fmu.variables import (
 )
 from hilrt.solver import Parameter, Port
 
-_MOST_ELEMENTS = 1_000_000  # a larger size counts as wrong, and would exhaust the memory
+_MOST_ELEMENTS = 1_000_000  # larger sizes would exhaust the memory, and are refused
 #: Maximum remarks of one kind about one FMU; more are only counted.
 _MOST_REMARKS = 10
 
@@ -288,7 +288,7 @@ def _make_port(
 
 
 def tunable_parameters(fmu: Fmu, start: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    """Parameters that may be set between two steps, with their values in `start`, or defaults."""
+    """Parameters that may be set between two steps, with values from `start` or their defaults."""
     found = []
     for variable in fmu.named("parameter"):
         numeric = variable.type in NUMERIC and variable.type != "Clock"
@@ -320,7 +320,7 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
     definitions = {definition.name: definition.baseUnit for definition in fmu.model.unitDefinitions}
     base = definitions.get(unit)
     known = _readable(unit)
-    # Some names are ambiguous, such as "ton": the definition counts.
+    # Some names are ambiguous, such as "ton": the definition decides.
     if known and (base is None or _agrees(unit, base)):
         return str(unit)
     if base is not None:

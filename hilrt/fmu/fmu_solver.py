@@ -28,7 +28,7 @@ from hilrt.fmu.instance import (
     SavedState,
     middle_and_mean,
 )
-from hilrt.fmu.trial import FmuTrial, try_out
+from hilrt.fmu.trial import FmuTrial, run_trial
 from hilrt.fmu.values import wrong_starts
 from hilrt.fmu.variables import CONTINUOUS, flows, size_of, typed
 from hilrt.link import FINDINGS, LinearModel
@@ -45,8 +45,8 @@ class FmuSolver(Solver):
     Parameters
     ----------
     options : FmuOptions
-        Its use. The standards do not allow reading between setting and stepping, as `end_inputs`
-        does, but most FMUs with feedthrough do; `half_steps` requires an even number of substeps.
+        The standards do not allow reading between setting and stepping, as `end_inputs` does, but
+        most FMUs with feedthrough do; `half_steps` requires an even number of substeps.
     folder : Path
         Base of a relative path of the file.
 
@@ -95,13 +95,15 @@ class FmuSolver(Solver):
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
         #: Whether input derivatives are set in an FMI 2 FMU.
-        self._hands_on = options.input_derivatives and bool(self.fmu.interface.canInterpolateInputs)
-        self._hands_on &= self.fmu.major == 2
+        self._passes_derivatives = options.input_derivatives and bool(
+            self.fmu.interface.canInterpolateInputs
+        )
+        self._passes_derivatives &= self.fmu.major == 2
         self._sent_order = 0
-        self._plain = (
+        self._holds_inputs = (
             self._substeps == 1
             and self._variable
-            and not (self._hands_on or options.end_inputs or self._order_out)
+            and not (self._passes_derivatives or options.end_inputs or self._order_out)
             and not (options.input_derivatives and self.fmu.interface.providesIntermediateUpdate)
         )
         self.parameters = tunable_parameters(self.fmu, chosen.start)
@@ -129,14 +131,14 @@ class FmuSolver(Solver):
         if self._instance is None:
             for remark in self.remarks:
                 log.warning(remark)
-            self._instance = self._initializing(t0)
+            self._instance = self._new_instance(t0)
         self._instance.write(u0)
         held = u0.copy()
         self._t0, self._time, self._last = t0, t0, lambda _t: held
         return Sample(self._instance.read())
 
-    def _initializing(self, t0: float) -> Instance:
-        """Another instance in initialization mode, which begins at session time `t0` [s]."""
+    def _new_instance(self, t0: float) -> Instance:
+        """Create an instance in initialization mode, which begins at session time `t0` [s]."""
         options = self._options
         common = self.fmu, self._ins, self._outs, options.debug
         instance: Instance
@@ -150,7 +152,7 @@ class FmuSolver(Solver):
         return instance
 
     def _ready(self) -> Instance:
-        """The instance after initialization mode, which ends with the first step."""
+        """The instance after initialization mode, which the first step ends."""
         if self._instance is None:
             raise SolverError("the FMU is not initialized")
         if not self._running:
@@ -180,13 +182,13 @@ class FmuSolver(Solver):
         assert instance is not None
         if instance.ended is not None:
             return self._last_sample(instance, t)
-        if self._plain and len(u.coefficients) == 1:
+        if self._holds_inputs and len(u.coefficients) == 1:
             return self._hold(instance, t, h, u)
         steps = self._substeps if self._variable else self._steps(h)
         dt = h / steps
         start = t + self._offset
         at = self._inputs_at(u)
-        derive = self._derivatives_at(u) if self._hands_on else None
+        derive = self._derivatives_at(u) if self._passes_derivatives else None
         reads_inside = instance.reads_inside and not self._half_steps
         before = instance.read() if reads_inside else _NONE
         inside: list[tuple[float, Floats]] = []
@@ -216,7 +218,7 @@ class FmuSolver(Solver):
         return sample
 
     def _hold(self, instance: Instance, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Step of most FMUs, with held inputs, as a separate path: the fastest case."""
+        """Step with held inputs: a shorter path, sufficient for most FMUs."""
         held = u.coefficients[0]
         instance.write(held)
         events = instance.step(t + self._offset, h, lambda _t: held)
@@ -274,7 +276,7 @@ class FmuSolver(Solver):
             return instance.read()
         y = instance.read()
         # An FMU that evaluates the polynomial itself uses the inputs of the step's end.
-        if self._by_derivative and not (self._hands_on or instance.sets_inside):
+        if self._by_derivative and not (self._passes_derivatives or instance.sets_inside):
             change = at(t) - at(instance.set_at)
             if change.any():
                 y += along(instance, self._outs, self._ins, change)
@@ -304,9 +306,9 @@ class FmuSolver(Solver):
 
         Only an FMU that can save its state is probed.
         """
-        found = try_out(
+        found = run_trial(
             self.fmu,
-            lambda: self._initializing(0.0),
+            lambda: self._new_instance(0.0),
             self.inputs,
             np.array([v.type in CONTINUOUS for v, size in self._ins for _ in range(size)], bool),
             self._options.start_time,
@@ -316,7 +318,7 @@ class FmuSolver(Solver):
 
     @property
     def findings(self) -> list[str]:
-        """Causes for the verdict found by the trial; see `hilrt.link.FINDINGS`."""
+        """Causes for the verdict that the trial found; see `hilrt.link.FINDINGS`."""
         return [name for name, is_so in zip(FINDINGS, self.trial, strict=True) if is_so]
 
     def save_state(self) -> SavedState:
@@ -331,7 +333,7 @@ class FmuSolver(Solver):
         self._length, self._time, self._last = state.of_solver
 
     def linearised(self) -> LinearSubsystem | None:
-        """Linearise about the present state by directional derivatives; None if insufficient.
+        """Linearise about the present state by directional derivatives; None if it lacks some.
 
         Some FMUs change their state when queried: it is restored as well as possible.
         """
@@ -341,9 +343,9 @@ class FmuSolver(Solver):
             self.restore_state(saved)
         return linear
 
-    def _of_another(self) -> LinearSubsystem | None:
-        """The same as `linearised` before the first step, by a separate instance."""
-        other = self._initializing(self._time)
+    def _linearised_apart(self) -> LinearSubsystem | None:
+        """Linearise a separate instance, before the first step; see `linearised`."""
+        other = self._new_instance(self._time)
         try:
             other.write(self._last(self._time))
             other.exit_initialization()
@@ -355,23 +357,23 @@ class FmuSolver(Solver):
         """Model about the present state, for macro steps `h` [s]; None without enough derivatives.
 
         Without directional derivatives there is none: the saved state of an FMU is opaque. The FMU
-        integrates within its steps; holding its inputs counts as the coupling's error.
+        integrates within its steps; the error of holding its inputs belongs to the coupling.
         """
         if not self.fmu.directional:
             return None
         instance = self._ready()
         try:
             begun = self._time != self._t0
-            linear = self.linearised() if begun or self.fmu.needs else self._of_another()
+            linear = self.linearised() if begun or self.fmu.needs else self._linearised_apart()
         except FmuError as error:
             if instance.is_dead:
                 raise
-            log.warning("its responses to its inputs are unknown: %s", error)
+            log.warning("the FMU's responses to its inputs are unknown: %s", error)
             return None
         if linear is None:
             return None
         n = self._inner_steps(h)
-        whole = self._hands_on or instance.sets_inside
+        whole = self._passes_derivatives or instance.sets_inside
         slope = np.where(self._real, 1.0 if whole else (n - 1) / n, 0.0)
         matrices = linear.A, linear.B, linear.C, linear.D
         return LinearModel(*matrices, np.ones(len(slope)), linear=False, slope=slope)
@@ -385,7 +387,7 @@ class FmuSolver(Solver):
     def jacobian(self, h: float, order: int) -> Floats | None:
         """Interface Jacobians from directional derivatives, else by probing; else None.
 
-        With state derivatives among the FMU's variables they follow from its linearisation;
+        If the FMU exposes its state derivatives, they follow from its linearisation;
         otherwise directional derivatives give only the feedthrough, which is all there is in a step
         below `INSTANT_S`.
         """
@@ -408,8 +410,8 @@ class FmuSolver(Solver):
         return probe_jacobian(self, step, time, h, u, order)
 
     def _answers(self, instance: Instance, linear: LinearSubsystem, h: float, order: int) -> Floats:
-        """Γ_0 … Γ_order of `linear` with the inputs used by this FMU within a step `h` [s]."""
-        if self._hands_on or instance.sets_inside:
+        """Γ_0 … Γ_order of `linear`, with inputs within a step `h` [s] as this FMU uses them."""
+        if self._passes_derivatives or instance.sets_inside:
             return linear.jacobian(h, order)
         n = self._inner_steps(h)
         seen = 1.0 if self._end_inputs or self._by_derivative else (n - 1) / n

@@ -58,7 +58,7 @@ class SavedState:
 
     def __init__(self, instance: Instance, handle: Any) -> None:
         self.instance, self.handle = instance, handle
-        self.beside: Any = None  #: data of the instance
+        self.beside: Any = None  #: further data of the instance
         self.of_solver: Any = None
 
     def __del__(self) -> None:
@@ -130,7 +130,7 @@ class Instance(abc.ABC):
                     f"; its model description violates the standard: {n}" for n in fmu.notes[:1]
                 )
             ) from error
-        # The form of pointer that ctypes passes fastest.
+        # ctypes passes this form of pointer fastest.
         self.c = ctypes.c_void_p(self.fmi.component)
         lib = self.fmi.dll
         self._ins = Values(lib, fmu.major, inputs, self.check, self.c)
@@ -256,7 +256,7 @@ class Instance(abc.ABC):
         log.log(level, "%s%s: %s", self.fmu.path.name, f" [{word}]" if word else "", text)
 
     def close(self) -> None:
-        """Free the instance, once; after a fatal error it is only dropped."""
+        """Free the instance, once; after a fatal error only forget it."""
         if self._closed:
             return
         self._closed = True
@@ -264,7 +264,7 @@ class Instance(abc.ABC):
             if not self._dead:
                 self._release()
         except FmuError as error:
-            log.warning("on the way out: %s", error)
+            log.warning("while closing the FMU: %s", error)
         finally:
             self._folder.remove()
 

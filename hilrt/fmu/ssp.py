@@ -30,7 +30,7 @@ _NS = {
 }
 _TYPES = ("Real", "Integer", "Boolean", "String", "Enumeration")
 _DEPTH = 50
-#: Maximum connectors visited from inputs back to outputs: paths double where connectors branch.
+#: Maximum connectors visited from inputs back to outputs: every branch adds paths.
 _CONNECTORS = 200_000
 
 #: Names of the systems down to an element, and its connector.
@@ -192,7 +192,7 @@ class _Reader:
             )
         name, n = "_".join(path), 1
         taken = {component.name for component in self.found.components.values()}
-        while name in taken:  # of "a" in the system "b", and of "b_a"
+        while name in taken:  # "a" in the system "b" clashes with "b_a"
             n += 1
             name = f"{'_'.join(path)}_{n}"
         self.found.components[path] = Component(name, posixpath.normpath(source))

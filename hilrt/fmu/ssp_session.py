@@ -1,4 +1,4 @@
-"""``hilrt import-ssp``: conversion of an SSP archive to a session file with FMUs beside it."""
+"""``hilrt import-ssp``: convert an SSP archive to a session file and a folder of FMUs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     Returns
     -------
     list of str
-        Parts of the archive that are missing in the session.
+        Notes about parts of the archive that the session lacks.
 
     Raises
     ------
@@ -250,7 +250,7 @@ class _Writer:
         value, variable = given.value, fmu.variables.get(name)
         if isinstance(value, bool | str) or variable is None:
             return value
-        number = value  # an integer without a conversion keeps its digits beyond 2**53
+        number = value  # an integer that needs no conversion keeps its digits beyond 2**53
         if given.converts and given.unit and variable.type in CONTINUOUS:
             a, b = self._convert(given.unit, unit_of(fmu, variable), f"{component.name}.{name}")
             number = a * number + b
@@ -273,7 +273,7 @@ class _Writer:
         return f"{self.structure.components[node[0]].name}.{node[1]}"
 
     def _transformation(self, route: Route) -> tuple[float, float]:
-        """Gain and offset that act, with the master's unit conversion, like those of the SSP."""
+        """Gain and offset that give the SSP's result when the master also converts units."""
         factor, offset = 1.0, 0.0
         ends = {node: self._unit(node) for node in (route.source, route.target)}
         for link, end in route.links:

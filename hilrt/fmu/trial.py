@@ -87,14 +87,14 @@ class _Stepper:
         return np.array(y)
 
 
-def try_out(
+def run_trial(
     fmu: Fmu,
     initializing: Callable[[], Instance],
     ports: Sequence[Port],
     real: NDArray[np.bool_],
     start: float,
 ) -> FmuTrial:
-    """Step instances with and without the promise; if that fails, rely on the FMU's description.
+    """Step instances with and without the promise; if that fails, trust the FMU's description.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def try_out(
         u = np.array([port.start for port in ports for _ in range(port.size)])
         stepper = _Stepper(start, _usual_step(fmu))
         try:
-            return _try_out(fresh, u, _moved(u, ports, real), stepper)
+            return _compare_instances(fresh, u, _moved(u, ports, real), stepper)
         except (_TooSlow, HilrtError):
             return FmuTrial()
 
@@ -139,7 +139,7 @@ def _usual_step(fmu: Fmu) -> float:
     return STEP
 
 
-def _try_out(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTrial:
+def _compare_instances(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTrial:
     going_back = fresh(moved)
     saved = going_back.save()
     repeatable = stepper.outputs(going_back, moved)
@@ -156,8 +156,8 @@ def _try_out(fresh: Make, u: Floats, moved: Floats, stepper: _Stepper) -> FmuTri
         return FmuTrial("its results change if its steps may be repeated")
     further = stepper.outputs(going_on, moved, STEPS, STEPS)
     if _apart(repeatable, again):  # not restored, or due to a noise generator
-        gone_on = not _apart(further, again)
-        return FmuTrial("it does not return to a state that it has saved" if gone_on else "")
+        not_restored = not _apart(further, again)
+        return FmuTrial("it does not return to a state that it has saved" if not_restored else "")
     first, ignored = STEPS, not np.array_equal(u, moved) and final.shape[1] > 0
     if ignored and np.array_equal(final, others):
         final, others = further, stepper.outputs(going_back, u, STEPS, STEPS)
@@ -187,7 +187,7 @@ def _moved(u: Floats, ports: Sequence[Port], real: NDArray[np.bool_]) -> Floats:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep the instances' messages out of the log: the session's instance will repeat them."""
+    """Keep the instances' messages out of the log, as the session's instance will repeat them."""
     before, log.disabled = log.disabled, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Conversion of flat vectors of port values to an FMU's typed variables and back."""
+"""Convert flat vectors of port values to an FMU's typed variables and back."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Group:
         if np.issubdtype(dtype, np.integer):
             limits = np.iinfo(dtype)
             self.least, self.most = float(limits.min), float(limits.max)
-            if self.most > limits.max:  # 2**63 - 1 is no double: use the next lower one
+            if self.most > limits.max:  # 2**63 - 1 is not a double: use the next lower one
                 self.most = math.nextafter(self.most, 0.0)
         pointer = self.buffer.ctypes.data_as(ctypes.POINTER(c_type))
         arguments = [instance, self.references, len(references), pointer]
@@ -60,7 +60,7 @@ class _Group:
     def _places_of_items(
         variables: list[tuple[Any, int, int]],
     ) -> list[tuple[slice, NDArray[Any], Floats]]:
-        """Enumerations in the buffer: place, items, and bounds between the items."""
+        """Enumerations in the buffer: position, items, and bounds between the items."""
         found, first = [], 0
         for variable, _, size in variables:
             items = np.array(sorted(set(items_of(variable).values())))
@@ -110,9 +110,8 @@ class Values:
         members: dict[str, list[tuple[Any, int, int]]] = {}
         first = 0
         for variable, size in variables:
-            # Grouped by C function: enumerations of FMI 2 are set with the integers, Booleans of
-            # FMI 2
-            # have their own function. Clocks are no values: they stay 0.
+            # Grouped by C function: FMI 2 sets enumerations with the integers, and Booleans with
+            # a function of their own. Clocks have no values: they stay 0.
             if variable.type != "Clock" and size:
                 members.setdefault(variable.type, []).append((variable, first, size))
             first += size
@@ -235,7 +234,7 @@ def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
 
 
 def wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[str]:
-    """Arrays with a wrong number of values: the FMU would read past the end."""
+    """Report arrays with a wrong number of values: the FMU would read past the end."""
     problems = []
     for key, value in start.items():
         given = len(value) if isinstance(value, list) else 1

@@ -1,4 +1,4 @@
-"""Types of an FMU's variables, their permitted values, and faults of their description."""
+"""Types of an FMU's variables, their permitted values, and errors in their description."""
 
 from __future__ import annotations
 

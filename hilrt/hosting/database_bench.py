@@ -1,8 +1,8 @@
 """Emulated bench built from a session's table: constants, or a user's solver.
 
 It sends every message that the session measures at the cycle time of the database, with counters
-and checksums as in the table, and confirms the enable request. Set-points are followed at their
-maximum rate; an output that measures one shows it.
+and checksums as in the table, and confirms the enable request. It follows set-points at their
+maximum rate, and outputs that measure set-points report them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ if TYPE_CHECKING:
 Place = tuple[str, str]
 #: `emulator` of a bench with constant values.
 CONSTANTS = "database"
-#: Silence of the demands after which the bench disables itself, s; or this many of their cycles.
+#: Time without demands after which the bench disables itself, s; or this many of their cycles.
 DEMAND_TIMEOUT_S = 0.5
 DEMAND_CYCLES = 10
-#: Minimum time between two cycles, s: an enumeration has an infinite rate, which needs a non-zero
-#: one.
+#: Minimum time between two cycles, s: it multiplies rates, which are infinite for enumerations.
 TINY_S = 1e-9
 
 
@@ -123,7 +122,7 @@ class DatabaseBench:
             for name, place in zip(bench.outputs, self._outputs, strict=True)
             if name not in computed | realised
             and place != self._state
-            and place[1] in self._signals[place[0]]  # multiplexers cycle through forms
+            and place[1] in self._signals[place[0]]  # multiplexers cycle through their forms
         }
         self.parameters = [
             *(solver.parameters if solver is not None else ()),
@@ -131,7 +130,7 @@ class DatabaseBench:
         ]
         if self._hosted is not None:
             try:
-                self._show(self._hosted.initialize(0.0, self._model_inputs()).y)
+                self._copy_outputs(self._hosted.initialize(0.0, self._model_inputs()).y)
             except SolverError as error:
                 raise ConfigError(str(error)) from error
 
@@ -200,7 +199,7 @@ class DatabaseBench:
         h = now - self._stepped
         if self._hosted is not None and h > self._period - 5e-4:
             u = self._model_inputs()[None]
-            self._show(self._hosted.advance(self._stepped, h, u).y)
+            self._copy_outputs(self._hosted.advance(self._stepped, h, u).y)
             self._stepped = now
 
     def measure(self, message: str) -> dict[str, float]:
@@ -213,7 +212,7 @@ class DatabaseBench:
         u[same.to] = same.factor * self._inputs[same.of] + same.offset
         return u
 
-    def _show(self, y: Floats) -> None:
+    def _copy_outputs(self, y: Floats) -> None:
         """Copy the solver's values to the outputs."""
         same = self._own_outputs
         values = (y[same.to] - same.offset) / same.factor
@@ -266,7 +265,7 @@ def _constants(message: Message, table: BenchOptions) -> dict[str, float]:
 
 
 def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, Place, float, float]]:
-    """Inputs shown by an output: index, message and signal of the output, factor, offset."""
+    """Inputs that an output measures: index, message and signal of the output, factor, offset."""
     found = []
     ports = {port.name: port.unit for port in bench.ports.outputs}
     for i, port in enumerate(bench.ports.inputs):

@@ -46,8 +46,8 @@ _PLAIN = re.compile(r"[\w ]*|[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 class NodeOptions(NamedTuple):
     """A node to emulate.
 
-    `node` is its name in the database; `values` are ``MESSAGE.SIGNAL=VALUE`` with a number, a name
-    of the signal's enumeration, or an expression of `time` and received signals; `protections` are
+    `node` is its name in the database; `values` are ``MESSAGE.SIGNAL=VALUE`` with a number, a named
+    value of the signal, or an expression of `time` and received signals; `protections` are
     ``MESSAGE=METHOD`` with further comma-separated keys of `Protection`; `solver` is an instance.
     """
 
@@ -75,7 +75,7 @@ class DatabaseNode(DatabaseBench):
     Raises
     ------
     ConfigError
-        If there is no such node, message, signal or value, or a solver port is no signal.
+        If there is no such node, message, signal or value, or a solver port is not a signal.
     """
 
     requested = False
@@ -178,7 +178,7 @@ class DatabaseNode(DatabaseBench):
                 )
             values = self.measure(name)
             self.remarks += [
-                f"message {name}: {signal.name} looks like a checksum by its name, but databases "
+                f"message {name}: {signal.name} is a checksum by its name, but databases "
                 f"do not say how it is computed: it stays {values[signal.name]:g} without --protect"
                 for signal in message.signals
                 if signal.name in values and guard_of(signal) == "checksum"

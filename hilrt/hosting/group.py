@@ -1,7 +1,7 @@
-"""Many solvers as one: a group's ports are its members' side by side, ``member.port``.
+"""Groups: many solvers as one subsystem, whose ports are named ``member.port``.
 
-To the master a group is one subsystem: one message with all inputs, one answer with all outputs.
-Members exchange data only through the master, like any subsystems.
+The master sends a group one message with all inputs and receives one answer with all outputs.
+Members exchange data only through the master, like all subsystems.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
 
 
 def _merged(common: InputOptions, own: InputOptions) -> InputOptions:
-    """A member's table over the common one, which provides missing keys."""
+    """A member's table, with missing keys from the common one."""
     fields = msgspec.structs.fields(InputOptions)
     given = {f.name: getattr(own, f.name) for f in fields}
     changed = {name: value for name, value in given.items() if value != _default(fields, name)}
@@ -192,7 +192,7 @@ class Group(Solver):
 
     @property
     def findings(self) -> list[str]:
-        """Faults that any member reports of itself."""
+        """Findings that any member reports; see `HostedSolver.findings`."""
         return sorted({text for part in self.parts for text in part.hosted.findings})
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -233,7 +233,7 @@ class Group(Solver):
         return self.jacobians("solver", 0.0, h, order, np.zeros(0))
 
     def jacobians(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
-        """See `HostedSolver.jacobian`; each member is probed alone while the others stand still."""
+        """See `HostedSolver.jacobian`; each member is probed alone."""
         gamma = np.zeros((order + 1, self._n_outputs, self.parts[-1].inputs.stop))
         if self.can_restore():
             self.bring_members()
@@ -248,7 +248,7 @@ class Group(Solver):
         return gamma
 
     def bring_members(self) -> None:
-        """Bring the members to the group's state, if it steps them in one call."""
+        """Copy the group's state to its members, if it steps them in one call."""
         if type(self).advance is not Group.advance:
             for part, own in zip(self.parts, self.save_state(), strict=True):
                 part.hosted.solver.restore_state(own)

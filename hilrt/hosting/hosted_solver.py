@@ -1,6 +1,6 @@
-"""Safe calls of a user's solver: results are checked, and failures are named.
+"""Safe calls to a user's solver: check its results, and name the method that fails.
 
-Shared by the solver process and the in-process link, so that a solver behaves the same in both.
+The solver process and the in-process link share it, so that a solver behaves the same in both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HasMembers(Protocol):
 
 
 class HostedSolver:
-    """A solver whose failures all become a `SolverError` that suggests what to check.
+    """A solver whose failures all become a `SolverError` that says what to check.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class HostedSolver:
 
     @property
     def findings(self) -> list[str]:
-        """Faults that the solver reports of itself: names of `link.FINDINGS`."""
+        """Findings that the solver reports: names of `link.FINDINGS`."""
         return list(getattr(self.solver, "findings", ()))
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -93,7 +93,7 @@ class HostedSolver:
         self.initialized = True
         try:
             sample = self.solver.initialize(t0, u0)
-        except SolverError as error:  # complete already
+        except SolverError as error:  # its text is complete
             raise SolverError(f"initialize at t = {t0:g} s: {error}") from error
         except (Exception, SystemExit) as error:
             raise self._failure("initialize", t0, error) from error
@@ -128,14 +128,14 @@ class HostedSolver:
         With other inputs, shape (order + 1, n_inputs), or the same by default.
         """
         if self._before is None:
-            raise SolverError("go_back without a step whose initial state was kept")
+            raise SolverError("go_back: the state before the last step was not kept")
         state, t, coefficients = self._before
         with self._named("restore_state", t):
             self.solver.restore_state(state)
         return self.advance(t, h, coefficients if inputs is None else inputs)
 
     def tried(self, h: float, inputs: Floats) -> Floats:
-        """Outputs if the last step had had these inputs, shape (n_outputs,); nothing is changed."""
+        """Outputs of the last step with other inputs, shape (n_outputs,); changes nothing."""
         before = self._before
         with self._named("save_state", self._t):
             after = self.solver.save_state()
@@ -183,7 +183,7 @@ class HostedSolver:
     def set_parameter(self, name: str, value: float) -> str:
         """Change a parameter; return the solver's reason for a refusal, or an empty text.
 
-        `SolverError` for anything but a refusal that it raises.
+        Raises `SolverError` if the solver fails other than by a refusal.
         """
         known = {parameter.name: parameter for parameter in self.solver.parameters}
         if name not in known:
@@ -224,9 +224,9 @@ class HostedSolver:
         return SolverError(f"{what} at t = {t:g} s raised {describe(error, type(self.solver))}")
 
     def _checked(self, sample: Sample, what: str, t: float, end: float) -> Sample:
-        """The sample with finite float64 arrays of the right shapes, and no time after `end`.
+        """Check a sample: finite float64 arrays of the right shapes, and no time after `end`.
 
-        `t` is where the step began, s.
+        `t` is the start of the step, s.
         """
         if not isinstance(sample, Sample):
             returned = type(sample).__name__
@@ -290,7 +290,7 @@ class HostedSolver:
 def _all_finite(values: Floats) -> bool:
     """Whether all values are finite.
 
-    The sum of a few numbers is finite if they are, and cheaper than numpy's test.
+    The sum of a few finite numbers is finite, and cheaper than numpy's test.
     """
     return math.isfinite(sum(values.tolist())) or bool(np.isfinite(values).all())
 

@@ -29,9 +29,9 @@ _loaded: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
 
 
 class _FreshSource(SourceFileLoader):
-    """Compiles the source itself.
+    """Loader that always compiles the source.
 
-    Python would use stale bytecode of a source with the same size and second.
+    Python would use stale bytecode of a source with the same size and time (in whole s).
     """
 
     def path_stats(self, path: Any) -> Any:
@@ -69,7 +69,7 @@ def import_module(name: str, folders: Sequence[Path] = ()) -> ModuleType:
             ) from None
         hint = nearest(name, _modules_beside(name, folders) - {name})
         raise ConfigError(f"there is no module {name!r}{_where(folders)}{hint}") from None
-    except (Exception, SystemExit) as error:  # of a script
+    except (Exception, SystemExit) as error:  # a script may exit
         raise ConfigError(f"importing module {name!r} failed: {describe(error)}") from error
 
 
@@ -79,7 +79,7 @@ def _where(folders: Sequence[Path]) -> str:
 
 
 def _file(name: str, folder: Path) -> Path | None:
-    """File of the module in the folder; never a file that hides our own package."""
+    """File of the module in the folder; never a file that hides hilrt itself."""
     first, *rest = name.split(".")
     spec = None if first in ("hilrt", "__main__") else PathFinder.find_spec(first, [str(folder)])
     for part in rest:
@@ -159,7 +159,7 @@ def _execute(name: str, found: ModuleSpec) -> None:
 
 
 def _search_last(folder: Path) -> None:
-    """Let models of the folder import their neighbours, but not those of another folder."""
+    """Let models of the folder import modules beside them, but not those of another folder."""
     text = str(folder)
     for module in pkgutil.iter_modules([text]):
         there = getattr(sys.modules.get(module.name), "__file__", None)
@@ -185,9 +185,9 @@ def _modules_beside(name: str, folders: Iterable[Path]) -> set[str]:
     return {package + dot + module.name for module in pkgutil.iter_modules(list(places))}
 
 
-# An exception of a user's code in one line, with its location in that code.
+# One-line description of an exception in a user's code, with its location.
 
-#: Files of this room are skipped when locating a user's error.
+#: Files of this package are skipped when locating a user's error.
 _HERE = Path(__file__).resolve().parent
 
 

@@ -1,7 +1,7 @@
 """A solver's continuous dynamics about its initial state, probed by steps that are undone.
 
-The step of a solver that saves its state as numbers is a matrix (`linearise`). Very short steps
-give A and B; the macro step shows how finely the solver follows its inputs within it.
+If a solver saves its state as numbers, its step is a matrix (`linearise`). Very short steps give
+A and B; the macro step shows how finely the solver follows its inputs within it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hilrt.solver import Floats
 
 #: Length of the short steps relative to the macro step.
 SHORT = 1e-3
-#: Direct responses below this multiple of their output's noise are noise.
+#: Direct responses below this multiple of their output's noise count as noise.
 CLEAR_OF_NOISE = 5.0
 log = logging.getLogger("hilrt.solver")
 T = TypeVar("T")
@@ -35,19 +35,17 @@ _CLEAR = 1e-3
 #: A step counts as exact if its error is below this share of that of one explicit Euler step, or
 #: below the rounding of the probed response, relative to the largest one.
 EXACT, _ROUNDING = 0.1, 1e-7
-#: Number of steps into which a nonlinear solver's macro step is divided, to see whether it
-#: improves.
+#: Number of steps into which a nonlinear solver's macro step is divided, as a test of its accuracy.
 PARTS = 3
-#: Shares of a step at which outputs are observed within it: switching at a fraction of the step
-#: cannot have the same phase at all of them. Preceded by as many whole steps, in which the start
-#: decays.
+#: Shares of a step at which outputs are observed: switching at a fraction of the step cannot have
+#: the same phase at all of them. And the number of whole steps before, in which the start decays.
 INSIDE, SETTLES = (0.07, 0.19, 0.36, 0.57, 0.81, 1.0), 2
 #: Deviation from a parabola at which an output is not smooth, relative to its largest value.
 ROUGH = 0.1
 
 
-class CannotGoOn(SolverError):
-    """A trial has left the solver in an unknown state."""
+class StateLost(SolverError):
+    """Error: a trial has left the solver in an unknown state."""
 
 
 @runtime_checkable
@@ -57,7 +55,7 @@ class KnowsItsMatrices(Protocol):
     def linear_model(self, h: float) -> LinearModel | None:
         """A, B, C, D about the present state, for macro steps `h` [s]; None if unknown.
 
-        `SolverError` if it cannot continue.
+        Raises `SolverError` if the solver cannot continue.
         """
 
 
@@ -84,7 +82,7 @@ def find_linear_model(
 
     Raises
     ------
-    CannotGoOn
+    StateLost
         If the solver's state cannot be restored.
     """
     if isinstance(hosted.solver, Group):
@@ -95,7 +93,7 @@ def find_linear_model(
         )
     try:
         return probe(hosted, u, h, within)
-    except CannotGoOn:
+    except StateLost:
         raise
     except (Exception, SystemExit) as error:  # a failed trial must not end the session
         log.debug("%s was not probed: %s", type(hosted.solver).__name__, error)
@@ -105,8 +103,7 @@ def find_linear_model(
 def can_be_renewed(hosted: HostedSolver) -> bool:
     """Whether `renew_linear_model` may succeed.
 
-    FMUs, too, must be able to restore their state for derivatives during a session: some change it
-    when derivatives are requested.
+    This includes FMUs: some change their state when derivatives are requested, and must restore it.
     """
     return hosted.can_go_back
 
@@ -122,9 +119,9 @@ def renew_linear_model(
     """A, B, C, D about the solver's present state at `t` [s]; None if not available.
 
     Like `find_linear_model`, in ``2 (nx + nu) + 11`` steps instead of about ten times as many, and
-    in ``2 (nx + nu) + 4`` more where a limit is near. How finely inputs are followed is not probed.
-    A noisy solver is not probed again: trials would draw numbers from a generator that is not
-    saved. A solver that provides its matrices is not probed at all.
+    in ``2 (nx + nu) + 4`` more where a limit is near. The fineness of following inputs is not
+    probed. A noisy solver is not probed again: trials would draw numbers from a generator that is
+    not saved. A solver that provides its matrices is not probed at all.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -147,9 +144,9 @@ def renew_linear_model(
 def renewal(
     hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
 ) -> Generator[None, None, LinearModel]:
-    """`renew_linear_model` in parts of a few steps each; all failures are raised.
+    """`renew_linear_model` in parts of a few steps each; raises all failures.
 
-    The solver is in its state at `t` [s] at the beginning and at the end of each part.
+    At the beginning and end of each part, the solver is in its state at `t` [s].
     """
     if isinstance(hosted.solver, KnowsItsMatrices):
         known = hosted.solver.linear_model(h)
@@ -212,7 +209,7 @@ def _of_members(
 
 
 def _of_group(group: Group, models: Sequence[LinearModel | None]) -> LinearModel | None:
-    """Combined responses of a group from those of its members, which do not interact."""
+    """Combined responses of a group's members, which do not interact within a step."""
     if all(model is None for model in models):
         return None
     nx = sum(0 if model is None else len(model.A) for model in models)
@@ -249,7 +246,7 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
         try:
             model = solver.linear_model(h)
         except SolverError as error:
-            raise CannotGoOn(str(error)) from error
+            raise StateLost(str(error)) from error
         if model is not None:
             return model._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
     if not hosted.can_go_back:
@@ -268,12 +265,12 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
 
 
 def restore(hosted: HostedSolver, saved: Any) -> None:
-    """Restore a saved state; raise `CannotGoOn` if that fails."""
+    """Restore a saved state; raise `StateLost` if that fails."""
     try:
         hosted.solver.restore_state(saved)
     except (Exception, SystemExit) as error:
         raised = describe(error, type(hosted.solver))
-        raise CannotGoOn(f"restore_state raised after a probe: {raised}") from error
+        raise StateLost(f"restore_state raised after a probe: {raised}") from error
 
 
 def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) -> LinearModel:
@@ -294,7 +291,7 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
         exact = _exact_when_held(model, held, h)
     else:
         exact = _gains_nothing(model, held, found.held_in(PARTS, h)[:nx], h)
-    if exact:  # reading a held input once loses nothing: the coupling holds it
+    if exact:  # reading a held input only once loses nothing
         return model._replace(slope=fineness)
     return model._replace(fineness=fineness)
 
@@ -339,12 +336,12 @@ def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Fl
 
 def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     """C and D from the outputs at the end of a step, which follow from the state there."""
-    # A step may overwrite a state: then the smallest matrices that explain the outputs.
+    # A step may overwrite a state: then use the smallest matrices that explain the outputs.
     C = np.linalg.lstsq(short[:nx, :nx].T, short[nx:, :nx].T, rcond=None)[0].T
     D = short[nx:, nx:] - C @ short[:nx, nx:]
     D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0
-    # A direct response below `SHORT` of the response through the states in a macro step is what
-    # passes through them in so short a step, and within the error of the differences.
+    # Below `SHORT` times the response through the states in a macro step, a direct response is
+    # indistinguishable from that path in so short a step, and from the error of the differences.
     D[np.abs(D) < np.abs(C @ short[:nx, nx:])] = 0.0
     return C.astype(np.float64), D
 
@@ -380,7 +377,7 @@ def _gains_nothing(model: LinearModel, step: Floats, shorter: Floats, h: float) 
 
 
 def _agrees(found: Floats, exact: Floats, euler: Floats) -> bool:
-    """Whether its error is small relative to that of one explicit Euler step."""
+    """Whether the error of `found` is small relative to that of one explicit Euler step."""
     noise = _ROUNDING * np.abs(exact).max(initial=0.0)
     most = EXACT * np.abs(exact - euler).max(initial=0.0) + noise
     return bool(np.abs(found - exact).max(initial=0.0) <= most)
@@ -399,5 +396,5 @@ def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:
             ratios = ramp[clear, i] / expected[clear, i]
             found[i] = min(max(float(np.median(ratios)), 0.0), 1.0)
     known = found[np.isfinite(found)]
-    # Inputs that move no state are treated like the others.
+    # Inputs without effect on any state are treated like the others.
     return np.where(np.isfinite(found), found, known.mean() if len(known) else 1.0)

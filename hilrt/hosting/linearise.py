@@ -1,4 +1,4 @@
-"""The subsystems of a session as linear maps over one interval between communication points.
+"""Subsystems as linear maps over one interval between communication points.
 
 With the input over the interval written ``u(s) = Σ_m a_m s^m``, s from 0 to 1, the map is a matrix
 from (x, a_0, a_1, …) to (x, y, y', y'', …) at its end. It comes from a linear solver's matrices, or
@@ -24,7 +24,7 @@ from hilrt.errors import HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import Floats, Port, Ports
 
-#: Relative agreement of steps from a far and a near perturbation that shows a linear solver.
+#: Relative agreement of steps from far and near perturbations at which a solver counts as linear.
 LINEAR = 1e-6
 #: Far perturbation of states and inputs, relative to them, or absolute below 1.
 WIDE = (10.0, 1000.0)
@@ -125,7 +125,7 @@ class Differentiated(Dynamics):
     ------
     CannotLinearise
         If the solver cannot go back, if its saved state contains anything but numbers or is
-        incomplete, or if the time is over; also raised by `step_map`.
+        incomplete, or if the time limit is reached; also raised by `step_map`.
     """
 
     def __init__(
@@ -215,10 +215,10 @@ class Differentiated(Dynamics):
     def _holds_widely(
         self, h: float, before: Floats, near: Floats, seen: NDArray[np.bool_]
     ) -> bool:
-        """Whether the solver responds the same far to either side of its state.
+        """Whether the solver's response is the same far to either side of its state.
 
-        A relay, a valve at its stop, a gap or a contact responds with a constant, or not at all,
-        until it is left: near such a state it looks linear. Inputs stay within their ports' ranges.
+        Near its state, a relay, a valve at its stop, a gap or a contact has a constant response, or
+        none, and looks linear. Inputs stay within their ports' ranges.
         """
         point, free = self._point(1), np.full(self.states, np.inf)
         ports = self.hosted.solver.inputs
@@ -243,10 +243,10 @@ class Differentiated(Dynamics):
         return True
 
     def _find_numbers(self, h: float) -> list[int]:
-        """Positions of real numbers among the leaves: float now, or after a step.
+        """Positions of real numbers among the leaves: those that are float now or after a step.
 
-        Anything else (a gear, a flag) is a mode and stays unchanged; but an initial value may have
-        been written as an integer.
+        An initial value may be an integer although the state is real. Anything else (a gear, a
+        flag) is a mode and stays unchanged.
         """
         solver = self.hosted.solver
         try:
@@ -289,24 +289,24 @@ class Differentiated(Dynamics):
     def needs_finer(self, h: float, near: Floats) -> Generator[None, None, bool]:
         """Whether a limit lies within the perturbations of a step of `h` [s].
 
-        In parts of two steps. What follows a target at a limited rate looks like an integrator if
-        its target is moved farther than it can follow. Responses to smaller moves then differ, and
-        to even smaller ones they do not. `near`: `columns` of this step, one beside the other.
+        In parts of two steps. A rate-limited output looks like an integrator if its target is moved
+        farther than it can follow. Responses to smaller moves then differ, but not those to even
+        smaller ones. `near`: `columns` of this step, side by side.
         """
-        way = self._way()
+        way = self._direction()
         each = near @ way
         each[: self.states] -= way[: self.states]
         finer = self._to_all(h, FINE)
         if _alike((each, finer[1]), finer):
             return False
-        yield  # a kink at the present state has the same effect, but at any size
+        yield  # a kink at the present state has the same effect, but for moves of any size
         usual = self._to_all(h, self.perturbation)
         if _alike(usual, finer):
             return False
         yield
         return _alike(finer, self._to_all(h, FINEST))
 
-    def _way(self) -> Floats:
+    def _direction(self) -> Floats:
         """A move of all numbers, relative to a perturbation, shape (states + nu,)."""
         point = self._point(1)
         signs = np.random.default_rng(0).choice((-1.0, 1.0), len(point))
@@ -314,7 +314,7 @@ class Differentiated(Dynamics):
 
     def _to_all(self, h: float, size: float) -> tuple[Floats, Floats]:
         """Response to a move of all numbers, per `size`, and its rounding, by row."""
-        point, way = self._point(1), self._way()
+        point, way = self._point(1), self._direction()
         ends = [self._respond(h, 1, 0, point + side * size * way) for side in (1.0, -1.0)]
         found = (ends[0] - ends[1]) / (2.0 * size)
         found[: self.states] -= way[: self.states]
@@ -378,7 +378,7 @@ def seen_outside(step: Floats, states: int) -> NDArray[np.bool_]:
 
 
 def leaves(state: Any) -> list[Any]:
-    """All values in a saved state, in order: the elements of arrays, tuples, lists and dicts."""
+    """All scalar values in a saved state, in order: elements of arrays, tuples, lists and dicts."""
     if isinstance(state, np.ndarray) and state.dtype.kind in "fiub":
         return list(state.ravel().tolist())
     if isinstance(state, dict):

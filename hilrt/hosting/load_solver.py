@@ -74,7 +74,7 @@ def make_instance(cls: type[T], target: str, params: Mapping[str, Any]) -> T:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        log.debug("making %s", target, exc_info=True)
+        log.debug("creating %s", target, exc_info=True)
         raise ConfigError(
             f"{target} with the parameters {dict(params)}: {describe(error, cls)}"
         ) from error
@@ -136,7 +136,7 @@ def _check_ports(solver: Solver, target: str) -> None:
         raise ConfigError(problems)
 
 
-# Parameters of a user's solver against the signature of its class.
+# Check of parameters against the signature of a user's class.
 
 _NUMBERS = (int, float)
 
@@ -151,7 +151,7 @@ def wrong_params(cls: type, target: str, params: Mapping[str, Any]) -> list[str]
     target : str
         ``"module:Class"``, for the messages.
     params : mapping
-        Keyword arguments as the session file has them.
+        Keyword arguments as in the session file.
     """
     parameters = _parameters(cls)
     known = {
@@ -226,7 +226,7 @@ def _against_hint(value: Any, hint: Any) -> str:
         msgspec.convert(value, hint, dec_hook=_unknown)
     except msgspec.ValidationError as error:
         if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-            return _against_hint(int(value), hint)  # 2.0 for a whole number
+            return _against_hint(int(value), hint)  # 2.0 is accepted as a whole number
         return wrong_type(error)
     except Exception:  # a type that msgspec does not support
         return ""

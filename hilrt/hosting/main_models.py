@@ -19,7 +19,7 @@ from hilrt.hosting.load_solver import load_class
 MAIN = "__main__"
 #: Attributes of a function with the default values of its parameters.
 DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
-#: Attributes of a class that depend on its location in the source, or on chance (Python 3.13).
+#: Attributes of a class that depend on its location in the source, or vary (Python 3.13).
 OF_SOURCE: Final = ("__firstlineno__", "__static_attributes__")
 
 

@@ -1,8 +1,8 @@
-"""Reference model: responds approximately like a subsystem that cannot be probed itself.
+"""Reference model: approximates a subsystem that cannot be probed itself.
 
 It is created in the master's process before the first tick and probed about the subsystem's start
-(`linear_model`), only for the estimate of the coupling's error: it sends no samples and drives
-nothing. Its ports match the subsystem's by name, in its own units.
+(`linear_model`). It serves only the estimate of the coupling's error: it sends no samples and
+drives nothing. Its ports match the subsystem's by name, and may have other units.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SameChannels(NamedTuple):
 
 
 def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
-    """Model named by a table; `ConfigError` describes the problem."""
+    """Create the model named by a table; `ConfigError` describes any problem."""
     assert options.reference_model is not None
     return load_solver(options.reference_model, options.reference_params, [folder])
 
@@ -45,7 +45,7 @@ def load_reference(options: SubsystemOptions, folder: Path) -> Solver:
 def try_reference(
     solver: Solver, ports: Ports, coupled: Coupled, u: Floats, h: float
 ) -> LinearModel:
-    """The model about its start, with the subsystem's ports and units.
+    """Linearise the model about its start, with the subsystem's ports and units.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def try_reference(
     try:
         hosted.initialize(0.0, start)
         found = probe(hosted, start, h)
-    except Exception as error:  # of the user's model: a failed trial must not end the session
+    except Exception as error:  # the user's model may raise any; it must not end the session
         raise ConfigError(f"cannot be probed: {error}") from error
     nu, ny = (sum(port.size for port in side) for side in ports)
     B, D = np.zeros((len(found.A), nu)), np.zeros((ny, nu))

@@ -1,7 +1,7 @@
 """``hilrt sequence FILE.py:CLASS``: the process in which a test sequence runs.
 
-It is a solver's process; in addition, the sequence's reports are sent to the master before the
-outputs of the step, and a step that does not return reports its line.
+It is a solver's process that also sends the sequence's reports to the master, before the outputs of
+the step, and reports the current line if a step does not return.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(
         Keyword arguments of the class, as written on the command line.
     setting : Setting
     patience : float, optional
-        Time after which a step that does not return reports its line, s.
+        Time after which the line of a step that does not return is reported, s.
 
     Returns
     -------
@@ -91,7 +91,7 @@ class EventSender:
 class HangAlarm:
     """Reports the current line of the sequence if a step takes longer than `patience` [s].
 
-    A timer's signal interrupts the thread that does not return, and so has access to its frame.
+    A timer's signal interrupts the thread that does not return; the handler receives its frame.
     """
 
     def __init__(self, sender: EventSender, bench: SequenceBench, patience: float) -> None:

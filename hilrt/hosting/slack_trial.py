@@ -1,4 +1,4 @@
-"""Probing of a solver in real time, in parts, during idle time between two steps."""
+"""Probe a solver in real time, in parts, while it is idle between two steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from hilrt.hosting.hosted_solver import HostedSolver
-from hilrt.hosting.linear_model import CannotGoOn, next_part, renewal, restore
+from hilrt.hosting.linear_model import StateLost, next_part, renewal, restore
 from hilrt.hosting.linearise import unlogged
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
@@ -21,13 +21,13 @@ log = logging.getLogger("hilrt.solver")
 class SlackTrial:
     """A trial about one state of a solver, interleaved with the steps of the session.
 
-    A part begins only if, judging by earlier durations of parts and steps, it will end within half
-    of the shortest recent time between an answer and the next step.
+    A part begins only if, according to earlier durations of parts and steps, it ends within half of
+    the shortest recent time between an answer and the next step.
 
     Parameters
     ----------
     hosted : HostedSolver
-        One that `hilrt.hosting.linear_model.can_be_renewed_in_parts`.
+        For which `hilrt.hosting.linear_model.can_be_renewed_in_parts` is true.
     now_ns : callable
         A clock, ns.
 
@@ -66,23 +66,23 @@ class SlackTrial:
         self._budget = SlackBudget()
 
     def restart(self) -> None:
-        """Restart: the solver has changed, by a parameter or a new start."""
+        """Restart after the solver has changed, by a parameter or a new start."""
         self._parts = None
 
     def step_begins(self) -> None:
-        """Note that a step was requested."""
+        """Record that a step was requested."""
         self._begun_ns = self._now_ns()
         if self._answered_ns:
             self._idle_ns.append(self._begun_ns - self._answered_ns)
 
     def step_ended(self, t: float) -> None:
-        """Note that the step to `t` [s] was answered."""
+        """Record that the step to `t` [s] was answered."""
         self._t, self._answered_ns = t, self._now_ns()
 
     def work(self) -> bool:
         """Run as many parts as time permits; return whether the trial has ended.
 
-        The solver's state is restored; `CannotGoOn` if that fails.
+        The solver's state is restored; `StateLost` if that fails.
         """
         if self._asked is None or len(self._idle_ns) < self.LEAST:
             return False
@@ -97,17 +97,17 @@ class SlackTrial:
             with unlogged():
                 present = self._hosted.solver.save_state()
                 try:
-                    return self._make_parts(until_ns)
+                    return self._run_parts(until_ns)
                 finally:
                     restore(self._hosted, present)
-        except CannotGoOn:
+        except StateLost:
             raise
         except (Exception, SystemExit) as error:  # a failed trial must not end the session
             name = type(self._hosted.solver).__name__
             log.debug("%s was not probed at t = %g s: %s", name, self._t, error)
             return self._end(None)
 
-    def _make_parts(self, until_ns: int) -> bool:
+    def _run_parts(self, until_ns: int) -> bool:
         assert self._asked is not None
         begun_ns = self._now_ns()
         if self._parts is None:

@@ -1,8 +1,8 @@
 """``hilrt solver MODULE:CLASS`` or ``MODEL.fmu``: the process that hosts a solver for a master.
 
-One thread: wait for a message, step the solver, answer. ZeroMQ sockets belong to one thread, so
-nothing is sent while the solver computes. The master does not count that as silence, and its
-messages in the meantime are read before the process assesses the master's silence.
+One thread waits for a message, steps the solver and answers. ZeroMQ sockets belong to one thread,
+so nothing is sent while the solver computes. The master does not count that as silence, and the
+process reads messages that arrived in the meantime before it checks whether the master is silent.
 
 The process ends when the master stops it, when the master is silent or gone, on SIGTERM, and when
 its parent ends; Ctrl-C is left to the master. `Solver.stop` is called in all these cases.
@@ -137,9 +137,9 @@ def run_process(
     try:
         try:
             return _host(HostedSolver(make()), connect, name, on_peer)
-        finally:  # from here on there is nothing to clean up
+        finally:  # nothing is left to clean up
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, _pass_over)
+                signal.signal(signal.SIGTERM, _do_nothing)
     except ConfigError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
@@ -220,8 +220,8 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     solver : HostedSolver
         Not yet initialized.
     relay : LogRelay, optional
-        Warnings for the session's log: sent when no answer is due, at most once a second, and
-        before the end.
+        Warnings for the session's log; they are sent when no answer is due, at most once a second,
+        and before the end.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
         messages = peer.wait(peer.heartbeat_s)
         for message in messages:
             try:
-                _take(peer, solver, relay, message, trial)
+                _handle(peer, solver, relay, message, trial)
                 if isinstance(message, wire.Stop):
                     return message.reason
             except ProtocolError as error:
@@ -255,7 +255,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
             raise MasterGone(lost)
 
 
-def _take(
+def _handle(
     peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Message, trial: SlackTrial
 ) -> None:
     """Execute a message, and answer it."""
@@ -270,7 +270,7 @@ def _take(
         if trial.work():
             peer.send(linear_answer(trial.found))
     elif isinstance(message, wire.Stop):
-        # The solver is stopped before the answer: after it the process may be killed.
+        # The solver is stopped before the answer, because the process may be killed after it.
         solver.stop(message.reason)
         relay.send(peer)
         peer.send(wire.Stopped())
@@ -301,7 +301,7 @@ def _take(
 
 def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> None:
     sample = solver.initialize(message.t0, wire.unpack(message.u0, solver.n_inputs))
-    # Existing objects live as long as the process: garbage collections need not visit them again.
+    # Existing objects live as long as the process: exclude them from garbage collections.
     gc.collect()
     gc.freeze()
     peer.send(wire.Initialized(y=wire.pack(sample.y)))
@@ -354,7 +354,7 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _pass_over(number: int, frame: FrameType | None) -> None:
+def _do_nothing(number: int, frame: FrameType | None) -> None:
     """Do nothing; unlike `signal.SIG_IGN`, this is not inherited by started processes."""
 
 
@@ -368,7 +368,7 @@ def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(problem)
         return
     signal.signal(signal.SIGTERM, _on_sigterm)
-    main_thread = threading.main_thread().ident  # only a signal to it ends its waiting
+    main_thread = threading.main_thread().ident  # only a signal to that thread ends its waiting
     again = threading.Timer(AGAIN_S, signal.pthread_kill, (main_thread, signal.SIGTERM))
     again.daemon = True
     again.start()
@@ -376,14 +376,14 @@ def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
 
 # Warnings logged by a solver process, for the session's log.
 
-#: Maximum messages kept until they are sent; the process's own log contains all.
+#: Maximum messages buffered for sending; the process's own log contains all.
 KEPT = 64
 #: Time between two transmissions, s: a solver that warns at every step must not burden the master.
 PAUSE_S = 1.0
 
 
 class LogRelay(logging.Handler):
-    """Buffer of log messages of all threads, until the thread that owns the peer sends them.
+    """Buffer of log messages of all threads; the thread that owns the peer sends them.
 
     Parameters
     ----------
@@ -409,7 +409,7 @@ class LogRelay(logging.Handler):
         return bool(self._kept) and self._now() - self._sent_at >= PAUSE_S
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one message."""
+        """Buffer a message."""
         if len(self._kept) < KEPT:
             level: Literal["error", "warning"] = "warning"
             if record.levelno >= logging.ERROR:
@@ -419,7 +419,7 @@ class LogRelay(logging.Handler):
             self.lost += 1
 
     def send(self, peer: Peer) -> None:
-        """Send the buffered messages, and the number discarded."""
+        """Send the buffered messages, and the number of dropped ones."""
         self._sent_at = self._now()
         for _ in range(len(self._kept)):
             peer.send(self._kept.popleft())

@@ -40,7 +40,7 @@ if sys.platform != "win32":
     import resource
 
 _LENGTH = struct.Struct("<I")
-#: Time allowed for a child to end on request, s.
+#: Time limit for a child to end on request, s.
 _END_S = 2.0
 #: Keeps linear algebra libraries from starting threads and reserving memory for each.
 _ENVIRONMENT = {
@@ -52,7 +52,7 @@ _ENVIRONMENT = {
 
 
 class ProcessLimits(NamedTuple):
-    """Limits of a child: memory [bytes], processor time [s], time for an answer [s]."""
+    """Limits of a child: memory [bytes], processor time [s], response time [s]."""
 
     memory: int
     processor_s: int
@@ -65,7 +65,7 @@ class ProcessLimits(NamedTuple):
 
 
 class ChildDied(Exception):
-    """The child has ended; the text, which follows "the reader of it", describes how."""
+    """The child has ended; the text describes how, and completes "the reader of it …"."""
 
 
 class LimitedProcess:
@@ -79,7 +79,7 @@ class LimitedProcess:
     Attributes
     ----------
     limits : ProcessLimits
-        Its limits, for error messages and the time for an answer.
+        Its limits, for error messages and the response time.
     unanswered : int
         Messages not yet answered.
     """
@@ -152,7 +152,7 @@ class LimitedProcess:
             self._process.kill()
             status = self._process.wait()
         if self._late:
-            return ChildDied(f"gave no answer for {self.limits.answer_s:.0f} s")
+            return ChildDied(f"did not respond for {self.limits.answer_s:.0f} s")
         if status == -getattr(signal, "SIGXCPU", 0):
             return ChildDied(f"took more than {self.limits.processor_s} s of processor time")
         if status < 0:

@@ -111,7 +111,7 @@ Socket = zmq.Socket[bytes]
 
 
 class LocalAddresses:
-    """Addresses for `bind` and `connect`, of one session.
+    """Addresses of one session for `bind` and `connect`.
 
     `ConfigError` if no folder can be created.
 
@@ -147,9 +147,9 @@ class LocalAddresses:
 
 
 def bind(bound: Socket, address: str) -> str:
-    """Bind a socket to an address of a session, or any other; return the address to connect to.
+    """Bind a socket to a session's or any other address; return the address to connect to.
 
-    An address of no session is not encrypted, even if the socket is also bound to one that is.
+    Only addresses of a session are encrypted, even if the socket is bound to both kinds.
     """
     if address.startswith("ipc:") and sys.platform == "linux":
         bound.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())
@@ -165,7 +165,7 @@ def bind(bound: Socket, address: str) -> str:
 
 
 def connect(connecting: Socket, address: str) -> None:
-    """Connect a socket to an address of a session, or any other."""
+    """Connect a socket to a session's or any other address."""
     secret = _secret_of(address)
     if secret:
         connecting.curve_serverkey = zmq.curve_public(secret.encode())

@@ -1,4 +1,4 @@
-"""Logs as files: show, cut and join them, exchange them with other tools, play them back.
+"""Logs as files: show, cut and merge them, exchange them with other tools, play them back.
 
 In reading order:
 

@@ -1,4 +1,4 @@
-"""Selecting, interleaving and joining blocks of several topics."""
+"""Select, interleave and join blocks of several topics."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[JoinedT
         name = block.channel.topic
         if name not in starts:
             continue
-        if name in pending:  # the next round begins: older rows are complete
+        if name in pending:  # the next round begins, so older rows are complete
             yield from _emit(pending, starts, column, int(block.times_ns[0]))
         pending.setdefault(name, []).append(block)
     yield from _emit(pending, starts, column, None)
@@ -173,7 +173,7 @@ def _emit(
 
 
 def _counted(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Times, each with the number of equal times before it: shape (n, 2)."""
+    """Times, each with the number of equal times before it, shape (n, 2)."""
     index = np.arange(len(times))
     fresh = np.r_[True, np.diff(times) != 0] if len(times) else np.empty(0, bool)
     count = index - np.maximum.accumulate(np.where(fresh, index, 0)) if len(times) else index

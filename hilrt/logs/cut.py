@@ -1,4 +1,4 @@
-"""Cutting a part out of a log and merging several logs, message by message."""
+"""Cut a part out of a log, and merge several logs, message by message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import REPORT_STATISTICS
 from hilrt.version import VERSION
 
-#: Facts about a whole session, which are invalid for a part of it or for several sessions.
+#: Attachment about a whole session, invalid for a part of it or for several sessions.
 SUMMARY = "summary.json"
 _END = "hilrt.end"
 
@@ -161,7 +161,7 @@ def merge(
 
 
 def _alone(contents: Sequence[Contents]) -> bool:
-    """Whether only one log is from a session, so that its summary stays valid."""
+    """Whether only one log is from a whole session, so that its summary stays valid."""
     return sum(any(a[0] == SUMMARY for a in c.attachments) for c in contents) <= 1 and not any(
         "cut.of" in c.metadata for c in contents
     )
@@ -186,15 +186,15 @@ def _moved(
 def _extras(
     copy: _CutCopy, k: int, path: Path, *, alone: bool
 ) -> Callable[[records.Metadata | records.Attachment], None]:
-    """Make the copier of the k-th log's metadata and attachments."""
+    """Function that copies the k-th log's metadata and attachments."""
 
-    def take(piece: records.Metadata | records.Attachment) -> None:
+    def copy_piece(piece: records.Metadata | records.Attachment) -> None:
         if isinstance(piece, records.Metadata):
             if piece.name == _END:
                 return
             if k == 0:
                 copy.writer.add_metadata(piece.name, piece.metadata)
-            else:  # separate keys, or they would hide the first log's
+            else:  # separate keys, so that they do not hide the first log's
                 moved = {f"merged.{k}.{key}": text for key, text in piece.metadata.items()}
                 copy.writer.add_metadata(f"{piece.name}.{k}", {**moved, f"merged.{k}": path.name})
             return
@@ -206,7 +206,7 @@ def _extras(
         if name not in copy.attached:
             copy.attach(piece, name)
 
-    return take
+    return copy_piece
 
 
 def _renamed(

@@ -1,4 +1,4 @@
-"""Decoding of CAN frames to signals, by databases; every message is a topic."""
+"""Decode CAN frames to signals, by databases; every message is a topic."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LoadedDatabases:
         return [message for messages in chosen for message in _part(messages, bus)]
 
     def lost(self, buses: Collection[str]) -> list[str]:
-        """Lines about buses that a database was given for, but that the log does not have."""
+        """Notes on buses for which a database was given but which the log does not have."""
         return [
             f"there is no frame on bus {name!r}, for which a database was "
             f"given{nearest(name, buses)}"
@@ -113,7 +113,7 @@ class Decoded(Source):
     def topics(self) -> list[Topic]:
         """Topics of the source, then those of the messages, one for each sender.
 
-        This reads all frames, because only they show the senders.
+        This reads all frames, because only the frames identify the senders.
         """
         if self._topics is None:
             own = self.read_head()
@@ -127,7 +127,7 @@ class Decoded(Source):
         return own
 
     def _message_topics(self) -> list[Topic]:
-        """Topics of messages that occur, and of the others under their plain names."""
+        """Topics of messages that occur, then of all others, under their plain names."""
         seen = MessageTopics(self._databases)
         for frame in self.frames():
             if not frame.flags & NO_DATA:
@@ -159,13 +159,13 @@ class Decoded(Source):
                 continue
             t_ns = self.since_start(frame)
             if t_ns // WINDOW_NS != window:
-                yield from rows.take()
+                yield from rows.pop()
                 window = t_ns // WINDOW_NS
             for found, data in known.parts(frame):
                 values = decoders.decode(found.message, data) if found.topic.signals else None
                 if values is not None:
                     rows.add(found.topic, t_ns, values)
-        yield from rows.take()
+        yield from rows.pop()
         self.unknown_frames = known.unknown
         self.notes += known.notes() + decoders.notes()
 
@@ -203,7 +203,7 @@ class _Rows:
             self._channels[topic.name] = LogChannel(topic.name, topic.signals)
         self._rows.setdefault(topic.name, []).append((t_ns, values))
 
-    def take(self) -> list[Block]:
+    def pop(self) -> list[Block]:
         """Rows since the last call, one block per topic."""
         blocks = []
         for name, rows in self._rows.items():

@@ -43,8 +43,8 @@ _MOST = 254
 class BusNumbers:
     """Assigns a number to each bus.
 
-    A bus gets the number that its name is or ends with (``can1`` gets 1), or the next free one if
-    that is taken. A bus without a number, or with one above 254, gets the smallest free number.
+    A bus whose name is or ends with a number gets that number (``can1`` gets 1), or the next free
+    one. A bus without a number, or with one above 254, gets the smallest free number.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class BusNumbers:
         known = self._numbers.get(bus)
         if known is not None:
             return known
-        digits = re.search(r"(?<!\d)\d{1,9}$", bus)  # a longer number does not fit
+        digits = re.search(r"(?<!\d)\d{1,9}$", bus)  # longer numbers are too large
         wanted = self._first if digits is None else int(digits[0])
         if wanted > _MOST:
             wanted = self._first
@@ -86,11 +86,11 @@ class BusNumbers:
 
 #: Frames left out by a format that cannot distinguish missing data from zeros.
 NOT_RECORDED = "frames whose data were not recorded"
-#: Note on frames older than the first one, if times count from that.
+#: Note on frames earlier than the first one, if times are relative to it.
 EARLIER = "frames earlier than the first: written with its time"
 _TRC_TYPE_OF = {int(flags): name for name, flags in TRC_TYPES.items()}
 _TRC_KIND = FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE | FrameFlag.REMOTE
-#: Earliest date that BLF can hold (1990), µs since 1970; earlier times are written as they are.
+#: Earliest date that BLF can hold (1990), µs since 1970; earlier times are written unchanged.
 _FIRST_DATE_US = 631_152_000_000_000
 
 

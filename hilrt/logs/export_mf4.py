@@ -48,7 +48,7 @@ _FIELDS = [
 def export_mf4(
     source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
 ) -> Exported:
-    """Write a source's signals, frames, attachments and facts to one MF4 file."""
+    """Write a source's signals, frames, attachments and metadata to one MF4 file."""
     topics = wanted_topics(source.topics(), wanted)
     result = Exported(out, signals=sum(len(topic.signals) for topic in topics))
     mdf: Any = MDF(version="4.10")
@@ -117,7 +117,7 @@ def _add(mdf: Any, groups: dict[str, _HeldGroup], block: Block) -> None:
 
 
 def hold(values: Floats, before: float) -> Floats:
-    """Values with each NaN replaced by the value before; `before` is the previous block's last."""
+    """Replace each NaN by the value before it; `before` is the last value of the previous block."""
     known = ~np.isnan(values)
     newest = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
     held: Floats = np.where(newest >= 0, values[newest], before)
@@ -184,7 +184,7 @@ def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[LoggedFrame
 
 
 def _records(frames: list[LoggedFrame], kind: str, buses: BusNumbers) -> np.ndarray[Any, Any]:
-    """Frames as the structure that ASAM bus logging prescribes."""
+    """Convert frames to the structure of ASAM bus logging."""
     found = np.zeros(len(frames), np.dtype([(f"{kind}.{name}", code) for name, code in _FIELDS]))
     for record, frame in zip(found, frames, strict=True):
         record[f"{kind}.BusChannel"] = buses.number(frame.bus)

@@ -1,6 +1,6 @@
 """Child process that reads files of other tools, one at a time.
 
-It ends when its parent closes the pipe. If a library raises any exception, the file is refused.
+It ends when its parent closes the pipe. A file is refused if a library raises any exception.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FRAMES, BLOCK_BYTES, BLOCKS = 4096, 1 << 20, 1024
 
 
 class Service:
-    """Service that answers the requests of one parent about one file."""
+    """Service that answers the parent's requests about one file."""
 
     def __init__(self) -> None:
         self._source: Source | None = None
@@ -58,7 +58,7 @@ class Service:
             answer = ForeignAnswer(missing=error.name or str(error))
         except MemoryError:
             answer = self._refuse("needs more memory than a file of this size should")
-        except Exception as error:  # libraries raise any exception for damaged files
+        except Exception as error:  # libraries may raise any exception for damaged files
             text = " ".join(str(error).split())[:300] or type(error).__name__
             answer = self._refuse(f"is damaged: {text}")
         source = self._source
@@ -123,7 +123,7 @@ class Service:
         if known is not None:
             return PackedBlock(known[0], times, values)
         number = len(self._channels)
-        self._channels[id(block.channel)] = number, block.channel  # so that no other gets this id
+        self._channels[id(block.channel)] = number, block.channel  # so that the id is not reused
         return PackedBlock(number, times, values, *block.channel)
 
 
@@ -149,7 +149,7 @@ def _frames(source: Source) -> Iterator[ForeignAnswer]:
 
 
 def main() -> int:
-    """Answer requests until the pipe ends."""
+    """Answer requests until the pipe is closed."""
     requests, answers = own_pipes()
     service = Service()
     while (message := read_message(requests)) is not None:

@@ -1,4 +1,4 @@
-"""Source for files whose parsers are C libraries or little known: read in a limited child process.
+"""Source for files whose parsers are C libraries or not robust: read in a limited child process.
 
 One changed byte in an MF4 file can crash its parser, and a Parquet file of 2 MB can unpack to more
 than fits into memory. The child is `hilrt.logs.foreign_process`; if it dies, the file is refused.
@@ -82,7 +82,7 @@ class ForeignAnswer(msgspec.Struct, omit_defaults=True):
     """Answer to a request, with the state of the source.
 
     `refused`: reason why the file cannot be read; `missing`: a package that is not installed.
-    `stream`: number of the stream that a part belongs to, or -1; `more`: whether it goes on.
+    `stream`: number of the stream that a part belongs to, or -1; `more`: whether more parts follow.
     """
 
     notes: list[str] = []
@@ -149,7 +149,9 @@ class ForeignSource(Source):
         self.child.limits = limits
         self._closed = False
         try:
-            self._ask(Open(kind, str(path), self.label, time, limits.memory, limits.processor_s))
+            self._request(
+                Open(kind, str(path), self.label, time, limits.memory, limits.processor_s)
+            )
         except BaseException:
             self.close()
             raise
@@ -157,7 +159,7 @@ class ForeignSource(Source):
     def topics(self) -> list[Topic]:
         """Topics in the order of the file."""
         if self._topics is None:
-            self._topics = self._ask(Ask("topics")).topics
+            self._topics = self._request(Ask("topics")).topics
         return self._topics
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
@@ -176,12 +178,12 @@ class ForeignSource(Source):
                 yield frame
 
     def attachments(self) -> list[Attachment]:
-        """Files inside the file."""
-        return self._ask(Ask("attachments")).attachments
+        """Attachments of the file."""
+        return self._request(Ask("attachments")).attachments
 
     def metadata(self) -> dict[str, str]:
         """Facts about the recording."""
-        return self._ask(Ask("metadata")).metadata
+        return self._request(Ask("metadata")).metadata
 
     def close(self) -> None:
         """Close the file; the child can then read another one."""
@@ -190,7 +192,7 @@ class ForeignSource(Source):
         self._closed = True
         with contextlib.suppress(ConfigError, ImportError):
             if self.child.idle:
-                self._ask(Close())
+                self._request(Close())
         give_back(_CHILD, self.child)
 
     def _stream(self, start: Start) -> Iterator[ForeignAnswer]:
@@ -209,7 +211,7 @@ class ForeignSource(Source):
                 self._send(More(number))
             yield answer
 
-    def _ask(self, request: Request) -> ForeignAnswer:
+    def _request(self, request: Request) -> ForeignAnswer:
         self._send(request)
         while (answer := self._receive()).stream >= 0:  # skip the part requested ahead
             self._early[answer.stream] = answer
@@ -231,7 +233,7 @@ class ForeignSource(Source):
         self.notes += answer.notes
         if answer.kind:
             self.kind = answer.kind  # type: ignore[misc]
-        if answer.epoch_ns is not None:  # else `since_start` sets it by the first frame
+        if answer.epoch_ns is not None:  # else the first frame defines it, see `since_start`
             self.epoch_ns = answer.epoch_ns
         if answer.missing:
             raise ImportError(name=answer.missing)

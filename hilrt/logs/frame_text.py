@@ -29,9 +29,9 @@ from hilrt.files.text import open_lines
 from hilrt.logs.source import FrameSource, Source, format_suffix
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame, impossible
 
-#: Most characters of a line: a frame takes some 300, statistics of a bus a few more.
+#: Maximum characters of a line: a frame takes some 300, statistics of a bus a few more.
 MAX_LINE = 1 << 14
-#: Most lines without a frame at the start; with more, the file has another format.
+#: Maximum lines without a frame at the start; with more, the file has another format.
 _PATIENCE = 1000
 _IDENTIFIER = 0x1FFFFFFF
 
@@ -95,7 +95,7 @@ def _read_lines(
             unread += 1
             first = first or f"line {number} {error if known else 'has an invalid number'}"
             if not found or unread > _PATIENCE + found:
-                raise source.fail(f"is no {name}: {first}; the suffix says the format") from None
+                raise source.fail(f"is no {name}: {first}; the suffix gives the format") from None
             continue
         if frame is not None:
             found += 1
@@ -225,7 +225,7 @@ class AscReader:
     Parameters
     ----------
     notes : list of str
-        Notes on doubtful points are appended.
+        Notes on dubious points are appended.
     """
 
     def __init__(self, notes: list[str]) -> None:
@@ -319,7 +319,7 @@ class AscReader:
 
     @staticmethod
     def _format(tail: list[str], length: int) -> FrameFlag:
-        """Format by the flags after duration and bits: these lines may also be classic frames."""
+        """Format by the flags after duration and bits; the line may also be a classic frame."""
         known = int(tail[2], 16) if len(tail) > 2 else 0
         if known & ASC_FD or length > CLASSIC_BYTES or not known:
             return FrameFlag.FD
@@ -332,7 +332,7 @@ class AscReader:
         return int(text, self._base) & _IDENTIFIER, flags
 
     def _data(self, words: list[str]) -> bytes:
-        """Data bytes up to the first other word: some tools write the frame's length there."""
+        """Data bytes up to the first other word: some tools write the frame's length after them."""
         found = bytearray()
         for word in words:
             if not word.isalnum() or len(word) > 3:

@@ -1,4 +1,4 @@
-"""Import of other tools' files: signals with their units and sources, and unchanged frames."""
+"""Import other tools' files: signals with their units and sources, and unchanged frames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LogWriter:
     epoch_ns : int
         Wall clock (ns since 1970, UTC) at time 0 of the blocks.
     metadata : mapping, optional
-        Further facts.
+        Further metadata.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ def entry(signal: Signal) -> list[Any]:
 class Imported:
     """Result of an import.
 
-    `unknown_frames` counts those of `frames` that are in no database; 0 without a database.
+    `unknown_frames` is the number of frames that are in no database; 0 without a database.
     """
 
     path: Path
@@ -211,20 +211,20 @@ def _since_1970(source: Source) -> Iterator[LoggedFrame]:
 
 def _before_1970(source: Source, what: str, time_ns: int) -> ConfigError:
     return source.fail(
-        f"holds {what} {-time_ns / 1e9:g} s before 1970, or before its time 0; give it a date, or "
+        f"has {what} {-time_ns / 1e9:g} s before 1970, or before its time 0; give it a date, or "
         "shift its times"
     )
 
 
 class _Ahead:
-    """Frames with a look-ahead of one."""
+    """Iterator over frames with a look-ahead of one."""
 
     def __init__(self, frames: Iterator[LoggedFrame]) -> None:
         self._frames = frames
         self.head: LoggedFrame | None = next(frames, None)
 
     def until(self, time_ns: int | None) -> Iterator[LoggedFrame]:
-        """Yield frames up to a time [ns]; None: all that are left."""
+        """Yield frames up to a time [ns]; None: all remaining frames."""
         while self.head is not None and (time_ns is None or self.head.time_ns <= time_ns):
             frame, self.head = self.head, next(self._frames, None)
             yield frame

@@ -1,7 +1,7 @@
-"""Reading of a log record by record, whatever its channels contain, for files larger than memory.
+"""Read a log record by record, whatever its channels contain; it may be larger than memory.
 
 `hilrt.record.reader` reads only signals; this reads all records unchanged, for cutting, merging and
-showing. A file that was cut off is read as far as it is intact.
+showing. A truncated file is read as far as it is intact.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class LogFile(RecordFile):
         return []
 
     def _batch(self, data: bytes, inside: bool) -> list[Piece]:
-        """Messages of a chunk; its schemas and channels are noted even if no message is wanted."""
+        """Messages of a chunk; registers its schemas and channels even if no message is wanted."""
         messages: list[LogMessage] = []
         position, low, high = 0, self._start, self._end
         unpack, fixed, header = _MESSAGE.unpack_from, _MESSAGE.size, HEAD.size
@@ -242,7 +242,7 @@ def _in_session_time(contents: Contents) -> Contents:
 
 
 def read_attachments(path: Path) -> list[Attachment]:
-    """Read the files inside a log; without an index, the whole log is read."""
+    """Read a log's attachments; without an index, this reads the whole log."""
     try:
         with open_regular(path) as file:
             reader = make_reader(file)
@@ -316,7 +316,7 @@ def _topics(
     for key, channel in sorted(channels.items()):
         try:
             signals = signals_in(channel.metadata.get("signals", "[]"))
-        except ValueError:  # another version: listed without its signals
+        except ValueError:  # of another version: list it without its signals
             signals = []
         yield TopicContents(
             name=channel.topic.removeprefix("/"),

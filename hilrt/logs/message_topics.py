@@ -1,4 +1,4 @@
-"""Assignment of a log's frames to messages, and of the messages to topics."""
+"""Assign a log's frames to messages, and the messages to topics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GroupsInLog:
         extended = bool(frame.flags & FrameFlag.EXTENDED)
         return extended and GroupAssembler.concerns(EXTENDED | frame.identifier)
 
-    def take(self, frame: LoggedFrame) -> LoggedFrame | None:
+    def add(self, frame: LoggedFrame) -> LoggedFrame | None:
         """Add a frame; return the group that it completes, with its time, or None."""
         assembler = self._assemblers.get(frame.bus)
         if assembler is None:
@@ -73,16 +73,16 @@ class BusMessages(Protocol):
         ...
 
     def lost(self, buses: Collection[str]) -> list[str]:
-        """Lines about buses with a database of their own that are not among `buses`."""
+        """Notes on buses with a database of their own that are not among `buses`."""
         ...
 
 
 class MessageTopics:
-    """Topics of the frames, made at the first frame of each.
+    """Topics of the frames, each created at its first frame.
 
-    Each sender of a J1939 group has its own topic, and so does a message on each bus. The first
-    topic has the name of the message; further ones add ``@BUS``, ``@IDENTIFIER`` or both,
-    where these differ.
+    Each sender of a J1939 group has its own topic, and so has a message on each bus. The first
+    topic has the name of the message; further ones add ``@BUS``, ``@IDENTIFIER`` or both, where
+    these differ.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class MessageTopics:
         self.frames += 1
         parts = self._parts(frame)
         if GroupsInLog.concerns(frame) and frame.bus in self._with_groups:
-            group = self._groups.take(frame)
+            group = self._groups.add(frame)
             if group is not None:
                 parts += self._parts(group)
         return parts
@@ -244,7 +244,7 @@ def message_topic(message: Message, identifier: int, suffix: str = "") -> Topic:
 
 
 class TopicDecoders:
-    """Decoders of messages, each made at its first use."""
+    """Decoders of messages, each created at its first use."""
 
     def __init__(self) -> None:
         self._decoders: dict[int, FrameDecoder | None] = {}
@@ -263,7 +263,7 @@ class TopicDecoders:
         decoder = None
         try:
             decoder = FrameDecoder(message)
-        except Exception as error:  # mistakes in a database can raise any exception
+        except Exception as error:  # errors in a database can cause any exception
             text = f"message {message.name} cannot be decoded: {reason(message, error)}"
             self._problems.append(text)
         twice = {signal.name for signal in message.signals} - set(distinct_names(message))

@@ -1,4 +1,4 @@
-"""Playback of a log's CAN frames onto a bus, at their recorded times.
+"""Play a log's CAN frames onto a bus, at their recorded times.
 
 Every frame is due at the start plus its recorded time since the first frame, computed in whole
 nanoseconds: errors do not accumulate, and a late frame does not delay the next one. All frames are
@@ -67,9 +67,9 @@ class Played:
     Attributes
     ----------
     sent, refused : int
-        Number of frames sent, and of those that did not leave within the timeout.
+        Number of frames sent, and of frames not accepted within the timeout.
     error_us : ndarray, shape (n,)
-        Time at which each frame had left, minus the time at which it was due, µs.
+        Time at which each frame was sent, minus the time at which it was due, µs.
     due_s, took_s : float
         Time from the first frame to the last, as recorded (over the speed), and on the clock, s.
     warnings : tuple of str
@@ -133,7 +133,7 @@ def load_tape(
         for frame in source.frames():
             first = frame.time_ns if first is None else first
             at = frame.time_ns - first
-            name = buses.setdefault(frame.bus, frame.bus)  # one string for all
+            name = buses.setdefault(frame.bus, frame.bus)  # all frames share one string
             wanted = (not identifiers or frame.identifier in identifiers) and bus in (None, name)
             if not wanted or not low <= at <= high:
                 continue
@@ -167,7 +167,7 @@ async def play(
     ----------
     tape : Tape
     send : callable
-        Sends a frame; returns False if it did not leave.
+        Sends a frame; returns False if it was not accepted.
     clock : Clock
     speed : float
         Recorded seconds per second on the clock.
@@ -262,8 +262,8 @@ def play_on_bus(
         stopped = True
 
     async def run() -> Played:
-        # No busy-waiting under SCHED_FIFO: if frames are close together, it would never pause, and
-        # the kernel would stop the process. Nor is it needed: the timer is hardly late there.
+        # No busy-waiting under SCHED_FIFO: with frames close together it would never pause, and the
+        # kernel would throttle the process. Nor is it needed, because the timer is punctual there.
         clock = WallClock(MIN_SPIN_NS if prompt else await measure_spin_ns())
         try:
             with freeze_gc():

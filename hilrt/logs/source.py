@@ -37,7 +37,7 @@ class Source(abc.ABC):
         Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once `topics` was called.
         None: the file does not state it, and its first frame is at time 0 (see `since_start`).
     notes : list of str
-        Parts that could not be read, as text; complete once everything was read.
+        Descriptions of parts that could not be read; complete once everything was read.
     unknown_frames : int
         Number of CAN frames that are in no database; final once everything was read.
     """
@@ -79,11 +79,11 @@ class Source(abc.ABC):
         return frame.time_ns - self.epoch_ns
 
     def attachments(self) -> list[Attachment]:
-        """Files inside the file."""
+        """Attachments of the file."""
         return []
 
     def metadata(self) -> dict[str, str]:
-        """Facts about the recording."""
+        """Metadata of the recording."""
         return {}
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Source(abc.ABC):
         return np.rint(np.asarray(seconds, np.float64) * 1e9).astype(np.int64)
 
     def fail(self, text: str) -> ConfigError:
-        """Make an error about the file, to be raised."""
+        """Create an error about the file, for the caller to raise."""
         where = "" if self.label == str(self.path) else f"{self.label}: "
         return ConfigError(f"{where}{self.path}: {text}")
 
@@ -142,14 +142,14 @@ def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:
 
 
 def span_ns(start_s: float | None, end_s: float | None) -> tuple[int, int]:
-    """Times [s] from and to which data is wanted as ns; None: from the beginning, to the end."""
+    """Convert a time span [s] to ns; None: from the beginning, or to the end."""
     low = -LATEST_NS if start_s is None else round(start_s * 1e9)
     return low, LATEST_NS if end_s is None else round(end_s * 1e9)
 
 
 @contextlib.contextmanager
 def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Path to write to inside the block; it is renamed to `path` when the block ends well.
+    """Path to write to inside the block; renamed to `path` if the block ends without an error.
 
     Raises
     ------

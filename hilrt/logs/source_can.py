@@ -1,4 +1,4 @@
-"""CAN logs read by python-can (BLF, SQLite, its CSV), and conversion of its messages."""
+"""Read CAN logs by python-can (BLF, SQLite, its CSV), and convert its messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LibraryFrames(FrameSource):
             raise self.fail(f"cannot be read: {error.strerror or error}; check the path") from None
         except ImportError:
             raise
-        except Exception as error:  # the readers raise anything
+        except Exception as error:  # the readers may raise any exception
             text = " ".join(str(error).split()) or type(error).__name__
             raise self.fail(
                 f"is not a log that python-can reads: after {count} frames: {text}; "
@@ -57,7 +57,7 @@ def from_message(message: can.Message) -> LoggedFrame:
 
 
 def to_message(frame: LoggedFrame) -> can.Message:
-    """Convert a frame to a message of python-can; a bus whose name is a number becomes one."""
+    """Convert a frame to a message of python-can; a bus named by a number becomes an integer."""
     flags = frame.flags
     return can.Message(
         timestamp=frame.time_ns / 1e9,

@@ -74,13 +74,13 @@ class McapSource(Source):
         return [a for a in read_attachments(self.path) if a.name != REPORT_STATISTICS]
 
     def metadata(self) -> dict[str, str]:
-        """Facts about the session."""
+        """Metadata of the session."""
         from hilrt.logs.log_file import read_contents
 
         return read_contents(self.path).metadata
 
 
-#: Most signals in a file; more would mean that its JSON keys are data.
+#: Maximum number of signals in a file; with more, its JSON keys are probably data.
 MAX_SIGNALS = 10_000
 #: Longest list that is read; longer ones are images, scans and the like.
 MAX_ELEMENTS = 64
@@ -96,16 +96,16 @@ _Row = tuple[int, dict[str, float]]
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether an MCAP file has messages, but does not begin like a log of hilrt."""
+    """Whether an MCAP file has messages but lacks the first record of a log of hilrt."""
     beginnings = (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE)
 
-    def take(kind: int, body: bytes | Chunk) -> list[bool]:
+    def inspect(kind: int, body: bytes | Chunk) -> list[bool]:
         if isinstance(body, Chunk) or kind in beginnings:
             return [True]
         return [False] if kind == Opcode.METADATA and _is_ours(body) else []
 
     try:
-        return next(RecordFile(path).read(take), False)
+        return next(RecordFile(path).read(inspect), False)
     except RecordError:
         return False  # reported when it is read
 
@@ -169,7 +169,7 @@ class ForeignMcapSource(Source):
         if not found:
             left_out = "; ".join(self.notes) or "it has no messages"
             raise self.fail(
-                f"holds no signals that can be read ({left_out}); it was not written by hilrt; in "
+                f"has no signals that can be read ({left_out}); it was not written by hilrt; in "
                 "MCAP files of other tools only numbers in JSON can be read: convert it, or "
                 "export it as MF4, CSV or Parquet"
             )

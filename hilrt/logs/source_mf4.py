@@ -214,7 +214,7 @@ class Mf4Source(Source):
             times = self._mdf.get_master(group, **window)
             columns = []
             for index, signal in keep:
-                # Otherwise asammdf would leave out rows that are marked as invalid.
+                # Otherwise asammdf would omit rows that are marked as invalid.
                 values, invalid = self._mdf.get(
                     group=group,
                     index=index,

@@ -19,14 +19,14 @@ from hilrt.record.messages import Signal
 from hilrt.record.reader import Block
 from hilrt.solver import Floats
 
-#: Most rows of a column: eight hours at 1 kHz.
+#: Maximum rows of a column: eight hours at 1 kHz.
 MAX_ROWS = 30_000_000
 
 
 class StimulusColumn(NamedTuple):
     """Times since a segment's beginning [s] and values in the input's unit, shape (n, 2).
 
-    `note` describes how values between rows are read.
+    `note` describes how values between rows are determined.
     """
 
     points: Floats
@@ -160,7 +160,7 @@ def _cleaned(rows: Floats, shift: float) -> Floats:
 
 
 def _in_words(points: Floats, name: str, path: Path, segment: StimulusSegment, step: float) -> str:
-    """Text that says how a column is read at the ticks."""
+    """Describe how a column is read at the ticks."""
     between = "straight lines" if segment.interpolation == "linear" else "the last value"
     text = (
         f"{name} of {path.name}: {len(points):,} rows over {points[-1, 0]:g} s, "

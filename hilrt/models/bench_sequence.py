@@ -33,7 +33,7 @@ class Demand:
         self.alive: float | None = None
         self.moved_at = -math.inf
 
-    def seen(self, alive: float, now: float) -> None:
+    def update(self, alive: float, now: float) -> None:
         """Process the counter of a message received by `now` [s]."""
         if alive != self.alive:
             self.alive = alive
@@ -81,9 +81,8 @@ class BenchSequence:
         """
         state, since = self.state, now - self._entered
         if now - self._now > ABSENT_S:
-            # A suspended emulator has missed demands that a real bench would have received: it
-            # waits
-            # for new ones before it trips on their age.
+            # A suspended emulator has missed demands that a real bench would have received, so it
+            # waits for new ones before it trips on their age.
             self._excused_until = now + DEMAND_TIMEOUT_S
         self._now = now
         fresh = demand_age <= DEMAND_TIMEOUT_S

@@ -31,7 +31,7 @@ class DrivelineState:
     since_shift: float = 0.0  # s
     lockup: float = 0.0  # engagement of the clutch, 0…1
     lockup_wanted: bool = False
-    pedal: float = 0.0  # %, as the shift map sees it: rises at once, falls slowly
+    pedal: float = 0.0  # %, input of the shift map: rises at once, falls slowly
 
 
 class Driveline:
@@ -108,15 +108,15 @@ class Driveline:
         resistance = d.f0 + v * (d.f1 + v * d.f2) + 0.01 * brake * d.brake_force_max
         dv = (drive - resistance) / self.translating_mass
         if v <= 0.0 and dv < 0.0:
-            dv = 0.0  # friction cannot reverse the motion: standstill needs no special law
+            dv = 0.0  # friction cannot reverse the motion, so standstill needs no special treatment
         return (torque - load) / d.input_inertia, dv
 
     def coupling(self, w: float, turbine_speed: float, lock: float) -> tuple[float, float]:
-        """Torque that converter and clutch take from the engine and give to the gearbox, N*m.
+        """Torques of converter and clutch on the engine and on the gearbox, N*m.
 
-        Driving, the pump's torque is k ω² (1 − ν⁴), ν being the speed ratio. In overrun the
-        wheels' side pumps: the same law with both speeds exchanged, without multiplication. Value
-        and slope of both branches agree at ν = 1.
+        In traction, the pump's torque is k ω² (1 − ν⁴), where ν is the speed ratio. In overrun, the
+        turbine drives: the same law with both speeds exchanged, without multiplication. Value and
+        slope of both branches agree at ν = 1.
         """
         d = self.data
         k = d.converter_capacity
@@ -154,7 +154,7 @@ class Driveline:
         return gain * s.ratio * d.gear_efficiency
 
     def speed_for(self, torque: float) -> float:
-        """Engine speed at which the open converter takes a torque [N*m], rad/s.
+        """Engine speed at which the open converter absorbs a torque [N*m], rad/s.
 
         Solves the pump's law ``k (ω² − ω_t⁴ / ω²) = torque`` for ω; only with an open clutch.
         """
@@ -166,7 +166,7 @@ class Driveline:
         return math.sqrt(q + math.sqrt(q * q + turbine_speed**4))
 
     def control(self, dt: float, pedal: float, brake: float) -> None:
-        """Gear, ratio and lock-up clutch over the micro step."""
+        """Update gear, ratio and lock-up clutch over the micro step."""
         s = self.state
         turbine_speed = s.ratio * s.vehicle_speed
         if pedal >= s.pedal:
@@ -190,7 +190,7 @@ class Driveline:
         s.lockup = min(s.lockup + ramp, 1.0) if s.lockup_wanted else max(s.lockup - ramp, 0.0)
 
     def choose_gear(self, turbine_speed: float, brake: float) -> int:
-        """Gear by the shift map; up and down speeds differ by more than a ratio step."""
+        """Gear by the shift map; its up- and downshift speeds differ by more than a ratio step."""
         s = self.state
         if s.gear < len(self.ratios):
             calm = s.since_shift > self.UP_PAUSE and brake <= 0.0

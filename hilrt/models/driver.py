@@ -59,12 +59,12 @@ def read_cycle(path: str | Path) -> DriveCycle:
     Raises
     ------
     ConfigError
-        The file cannot be read or is no drive cycle; the message names file, line and remedy.
+        If the file cannot be read or is no drive cycle; the message names file, line and remedy.
     """
     file = Path(path)
     try:
         lines = read_regular(file).decode("utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:  # ValueError: not text
+    except (OSError, ValueError) as error:  # ValueError: it is not text
         reason = getattr(error, "strerror", None) or "it is not a text file"
         raise ConfigError(
             f"drive cycle {str(file)!r}: cannot be read ({reason}); give the path of a CSV file, "
@@ -136,16 +136,16 @@ class Driver:
     braking above) separates accelerating from braking.
     """
 
-    PREVIEW = 0.7  # s, the acceleration wanted is the cycle's mean slope over this time
-    LEAD = 0.15  # s, the speed is compared this much ahead: intake, converter and shifts take time
-    KP = 1.5  # 1/s, wanted acceleration per speed error
+    PREVIEW = 0.7  # s, the demanded acceleration is the cycle's mean slope over this time
+    LEAD = 0.15  # s, preview of the speed, which compensates intake, converter and shifts
+    KP = 1.5  # 1/s, demanded acceleration per speed error
     KI = 0.35  # 1/s²
     INTEGRAL_MAX = 2.5  # m/s², bound of the integral part
     PEDAL_RATE = 300.0  # %/s
     BRAKE_RATE = 250.0  # %/s
-    REV_GAIN = 1.0  # N*m per rad/s that the engine is away from the speed its torque needs
-    BRAKE_GAP = 60.0  # N, dead band between the pedals, against a restless foot
-    STANDSTILL_DEMAND = 0.15  # m/s, a demand below is standstill
+    REV_GAIN = 1.0  # N*m per rad/s of difference from the engine speed that the torque needs
+    BRAKE_GAP = 60.0  # N, dead band between the pedals, against chattering
+    STANDSTILL_DEMAND = 0.15  # m/s, a lower demand counts as standstill
     STANDSTILL_SPEED = 0.7  # m/s, below this the driver ends the roll-out and holds the brake
     STANDSTILL_BRAKE = 25.0  # %
 
@@ -198,13 +198,13 @@ class Driver:
         traction = driveline.traction()
         torque = wanted / traction
         ceiling = self._ceiling(engine_speed)
-        # With an open converter the torque arrives only once the engine has reached its speed: rev
-        # up when setting off, and back off while a shift slows the engine.
+        # With an open converter the torque acts only once the engine has reached its speed: rev
+        # up when setting off, and release the pedal while a shift slows the engine.
         rev = (1.0 - driveline.state.lockup) * self.REV_GAIN
         rev *= driveline.speed_for(torque) - engine_speed if torque > 0.0 else 0.0
         pedal = self._pedal_for((torque + rev - closed) / (d.engine_torque_max - closed), driveline)
         brake = 100.0 * ((closed - torque) * traction - self.BRAKE_GAP) / d.brake_force_max
-        # Integrate only where the pedals can respond, or back towards there.
+        # Integrate only while the pedals can respond, or towards the range where they can.
         if (pedal < ceiling or error < 0.0) and (brake < 100.0 or error > 0.0):
             limit = self._inertia * self.INTEGRAL_MAX
             integral = s.integral + self._inertia * self.KI * error * dt

@@ -44,9 +44,9 @@ class DynoDemand(Demand):
         self.mode = DynoMode.SPEED
         self.enable = False
 
-    def take(self, values: Mapping[str, float], now: float) -> None:
+    def receive(self, values: Mapping[str, float], now: float) -> None:
         """Process the signals of a message received by `now` [s]."""
-        self.seen(values["Alive"], now)
+        self.update(values["Alive"], now)
         self.speed, self.torque = values["Speed"], values["Torque"]
         self.mode = DynoMode(int(values["Mode"]))
         self.enable = values["Enable"] != 0
@@ -120,7 +120,7 @@ class Dynamometer:
         self._driving = False
         self._reference = 0.0  # rad/s or N m
         self._integral = 0.0
-        # A command acts one cycle after it is computed: the control's dead time.
+        # The control's dead time: a command acts one cycle after it is computed.
         self._command = 0.0
         self._requests = 0  # cycles for which the other mode has been requested
 
@@ -165,7 +165,7 @@ class Dynamometer:
         self.shaft_torque = stiffness * twist + damping * (machine - rotor)
 
     def _drive(self, enabled: bool, speed: float, torque: float, mode: DynoMode) -> float:
-        """Torque command, N m."""
+        """Compute the torque command, N m."""
         if not self._driving:
             return 0.0
         if not enabled:
@@ -190,10 +190,10 @@ class Dynamometer:
         self._reference = self.speed if mode is DynoMode.SPEED else self._command
 
     def _control_speed(self, target: float, slew: float) -> float:
-        """PI with the reference's slope fed forward."""
+        """PI control with feed-forward of the reference's slope."""
         data = self.data
-        # The slope is not filtered: its sum over the cycles is the demanded change of speed,
-        # whether demands arrive evenly or two in one cycle and none in the next.
+        # The slope is not filtered: even if demands arrive unevenly, such as two in one cycle and
+        # none in the next, its sum is the demanded change of speed.
         step = max(-slew * CYCLE_S, min(slew * CYCLE_S, target - self._reference))
         self._reference += step
         error = self._reference - self.speed
@@ -245,10 +245,10 @@ class DynoBench(abc.ABC):
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
         """Process signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "DynoDemand":
-            self._dyno_demand.take(values, now)
+            self._dyno_demand.receive(values, now)
 
     def advance(self, now: float) -> None:
-        """Run one control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
+        """Run one control cycle, ending at `now` [s]; clock jumps do not affect the physics."""
         demand, age = self._dyno_demand, now - self._demands_moved_at()
         if self.sequence.advance(now, requested=demand.enable, demand_age=age, trip=self._trip()):
             self.dyno.start()

@@ -34,8 +34,8 @@ INDICATED_EFFICIENCY = 0.36
 # ---- shaft and dynamometer ---------------------------------------------------------------------
 
 # A rubber coupling: 16.8 Hz between the two inertias, a fifth of critical damping. The damping
-# keeps the loop through a virtual inertia of 0.15 kg m² stable with 5 ms in the exchange; a steel
-# shaft of 25 Hz would oscillate there from 2 ms on.
+# keeps the loop through a virtual inertia of 0.15 kg m² stable with 5 ms of latency in the
+# exchange; with a steel shaft of 25 Hz it would oscillate from 2 ms on.
 SHAFT_STIFFNESS = 900.0  # N m/rad
 SHAFT_DAMPING = 3.5  # N m s/rad
 DYNO_INERTIA = 0.25  # kg m²
@@ -103,7 +103,7 @@ def indicated_torque(speed: float, pedal: float) -> float:
     pedal : float
         Accelerator pedal, %.
     """
-    # At low speed a small opening already fills the cylinders; towards rated speed it is linear.
+    # At low speed a small opening fills the cylinders; towards rated speed it is linear.
     share = 0.01 * max(0.0, min(100.0, pedal))
     gain = max(0.0, 2.0 * (1.0 - speed / 650.0))
     share = share * (1.0 + gain) / (1.0 + gain * share)
@@ -166,7 +166,7 @@ class EngineBench(DynoBench):
         """Process signals of a message received by `now` [s], before the cycle that ends then."""
         super().receive(message, values, now)
         if message == "EngineDemand":
-            self._engine_demand.seen(values["Alive"], now)
+            self._engine_demand.update(values["Alive"], now)
             self._pedal = values["Pedal"]
 
     def measure(self, message: str) -> dict[str, float]:
@@ -204,7 +204,7 @@ class EngineBench(DynoBench):
         )
 
     def _advance_machine(self) -> float:
-        """Combustion and drag; due to the intake lag once per cycle is enough."""
+        """Combustion and drag; because of the intake lag, one update per cycle suffices."""
         speed = self.dyno.machine_speed
         if self.sequence.enabled and speed > FIRING_SPEED:
             target = indicated_torque(speed, self._pedal)

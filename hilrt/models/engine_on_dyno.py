@@ -1,4 +1,4 @@
-"""The engine of the emulated bench as a model: on a dynamometer that holds the demanded speed."""
+"""The emulated bench's engine as a solver, on a dynamometer that holds the demanded speed."""
 
 from __future__ import annotations
 

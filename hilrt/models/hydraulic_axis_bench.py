@@ -49,7 +49,7 @@ FORCE_RESET_S = 0.15
 FORCE_SLEW = 1e5  # N/s
 #: Time for which a request for the other mode must persist.
 MODE_SWITCH_CYCLES = 20
-FORCE_MAX = 30e3  # N: beyond, the bench trips
+FORCE_MAX = 30e3  # N, above which the bench trips
 POSITION_MAX = 0.095  # m
 
 # ---- sensors -----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class HydraulicAxis:
         command : float
             Demanded opening of the valve, −1 to 1.
         powered : bool
-            Whether supply is on; otherwise the valve is shut and the bypass open.
+            Whether the supply is on; otherwise the valve is closed and the bypass open.
         """
         x, v, a, b = self.position, self.velocity, self.pressure_a, self.pressure_b
         spool, leakage = self.spool, LEAKAGE if powered else BYPASS
@@ -239,14 +239,14 @@ class HydraulicAxisBench:
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
         """Process signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "AxisDemand":
-            self._demand.seen(values["Alive"], now)
+            self._demand.update(values["Alive"], now)
             self._position_demand = 1e-3 * values["Position"]  # mm
             self._force_demand = 1e3 * values["Force"]  # kN
             self._mode = AxisMode(int(values["Mode"]))
             self._enable = values["Enable"] != 0
 
     def advance(self, now: float) -> None:
-        """Run one control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
+        """Run one control cycle, ending at `now` [s]; clock jumps do not affect the physics."""
         sequence, age = self.sequence, now - self._demand.moved_at
         if sequence.advance(now, requested=self._enable, demand_age=age, trip=self._trip()):
             self.control.start()

@@ -1,4 +1,4 @@
-"""Integration within a macro step with negligible error, so that all error is the coupling's.
+"""Integrate within a macro step with negligible error, so that all error is due to the coupling.
 
 The benchmark problems use the simple integration methods of their papers. With ``integrator =
 "exact"`` the linear ones use the matrix exponential, the others an adaptive high-order method with

@@ -1,6 +1,6 @@
 """A linear time-invariant subsystem as a solver, integrated exactly.
 
-For sessions whose subsystems are given as matrices, and as the reference for validating methods:
+It serves sessions with subsystems given as matrices, and as a reference for validating methods:
 over a macro step the state follows the input polynomial without integration error.
 """
 

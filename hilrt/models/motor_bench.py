@@ -17,7 +17,7 @@ from hilrt.models.dynamometer import CYCLE_S, DynoBench, DynoData, DynoDemand
 
 PEAK_TORQUE = 120.0  # N m
 PEAK_POWER = 48e3  # W: above 400 rad/s the torque falls with the speed
-SPEED_MAX = 1200.0  # rad/s; the inverter gives no torque above
+SPEED_MAX = 1200.0  # rad/s, above which the inverter gives no torque
 CURRENT_LAG_S = 0.003
 COPPER_LOSS = 0.15  # W/(N m)²
 IRON_LOSS = 0.6  # W s/rad
@@ -105,7 +105,7 @@ class MotorBench(DynoBench):
         """Process signals of a message received by `now` [s], before `advance(now)`."""
         super().receive(message, values, now)
         if message == "MotorDemand":
-            self._motor_demand.seen(values["Alive"], now)
+            self._motor_demand.update(values["Alive"], now)
             self._motor_torque_demand = values["Torque"]
 
     def measure(self, message: str) -> dict[str, float]:

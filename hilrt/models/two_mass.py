@@ -3,7 +3,7 @@
 Rodríguez et al. (2022), section 3.3. Mass 1 contains the coupling spring and damper and outputs the
 force on mass 2; mass 2 outputs its motion. Both integrate by symplectic Euler, which conserves the
 energy of the undamped oscillator except for a small ripple, so that any energy error is due to the
-coupling; or exactly.
+coupling; or they integrate exactly.
 """
 
 from __future__ import annotations

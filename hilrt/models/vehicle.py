@@ -1,7 +1,8 @@
 """Demonstration vehicle with driver: input is the engine's torque, output the engine's speed.
 
-Counterpart of an engine on a dynamometer. The shaft is the power bond: torque (effort) comes from
-the bench, speed (flow) goes to it; the driver's accelerator controls the engine.
+It is coupled to an engine on a dynamometer. The shaft is the power bond: the torque (effort) is
+measured on the bench, and the speed (flow) is its set-point; the driver's accelerator controls the
+engine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Vehicle(Solver):
     Raises
     ------
     ConfigError
-        The cycle file or a parameter is unusable.
+        If the cycle file or a parameter is unusable.
     """
 
     inputs = (
@@ -134,7 +135,7 @@ class Vehicle(Solver):
 
 
 def _outputs(data: VehicleData) -> tuple[Port, ...]:
-    # Bounds serve for plausibility checks and are wider than the driver's actions.
+    # Bounds are for plausibility checks, and are wider than the driver's actions.
     return (
         Port(
             "engine_speed",

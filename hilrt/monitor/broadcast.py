@@ -1,7 +1,7 @@
-"""Builds the relay's telemetry stream from the recorder's frames. No I/O, no clock.
+"""The relay's telemetry stream, computed from the recorder's frames. No I/O, no clock.
 
-Everything is computed from the recorder's frames, so that it costs the master nothing. Expensive
-topics (``minmax``, ``full/NAME``, ``each/NAME``) are made only while they are subscribed to.
+Using only the recorder's frames, it costs the master nothing. Expensive topics (``minmax``,
+``full/NAME``, ``each/NAME``) are computed only while they have subscribers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, decode
 from hilrt.solver import Floats
 from hilrt.wording import kind_of
 
-#: Events that a new subscriber gets, and how often the head is repeated, s.
+#: Number of events sent to a new subscriber, and period of the head, s.
 KEPT_EVENTS = 500
 HEAD_PERIOD_S = 2.0
 #: Signals served at full rate at the same time; further requests are not served.
@@ -32,7 +32,7 @@ Outgoing = tuple[bytes, bytes]
 
 
 class Broadcast:
-    """Turns frames and subscriptions into messages of the stream.
+    """Converter of frames and subscriptions to messages of the stream.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Broadcast:
 
     # -- input -----------------------------------------------------------------------------------
 
-    def take(self, frames: list[bytes]) -> None:
+    def process(self, frames: list[bytes]) -> None:
         """Process one message of the recorder; anything else is ignored."""
         try:
             if frames[0] == ROWS and len(frames) == 4:
@@ -91,9 +91,9 @@ class Broadcast:
                 self._send(stream.EVENT, event)
 
     def acknowledge(self, number: int, who: str, everything: bool = False) -> None:
-        """Note the operator who has acknowledged an event, and send the event again.
+        """Record the operator who has acknowledged an event, and send the event again.
 
-        This acknowledges earlier events, too: changes of the same flag, otherwise events of the
+        This also acknowledges earlier events: changes of the same flag, otherwise events of the
         same kind; with `everything`, all earlier events.
         """
         kind = next((_kind(event) for event in self._events if event.number == number), None)

@@ -1,4 +1,4 @@
-"""Table on the terminal at the end of a session, from `summary.json`."""
+"""Tables on the terminal at the end of a session, from `summary.json`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RESULT_COLOURS = {"passed": "green", "inconclusive": "yellow", "failed": "red"}
 _RESULT_NUMBERS = ("robustness", "± error", "at s")
 #: The colour of each verdict.
 COLOURS = {"good": "green", "unverified": "magenta", "degraded": "yellow", "unreliable": "red"}
-#: Number of signals listed with their estimated errors; those with the largest.
+#: Number of signals listed with their estimated errors: those with the largest errors.
 MOST_ERRORS = 6
 
 
@@ -89,7 +89,7 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         table.add_row("step size", f"{number(size.get('min'))} … {number(size.get('max'))} s")
     if repeated := summary.get("repeated"):
         scaling = number(repeated["largest_scaling"], 3)
-        said = f"{repeated['steps']:,} steps, {repeated['refused']:,} times for their error"
+        said = f"{repeated['steps']:,} steps, {repeated['refused']:,} times because of their error"
         table.add_row("repeated", f"{said}; largest scaling factor {scaling}")
         if corrections := repeated["corrections"]:
             said = f"{corrections:,} steps, {repeated['unsettled']:,} times without converging"

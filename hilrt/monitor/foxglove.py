@@ -1,8 +1,8 @@
 """Bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
 
 ``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. The bridge is a separate
-process that subscribes to the stream. It is read-only: clients with the reading token get channels
-to subscribe to, and nothing else.
+process that subscribes to the stream. It is read-only: clients with the reading token can only
+subscribe to channels.
 Topics and message types are those of the log, so that one layout serves the log and the live
 session (docs/telemetry.md).
 """
@@ -41,7 +41,7 @@ from hilrt.record.messages import EVENTS, Topic
 #: How often the stream is checked, s.
 POLL_S = 0.01
 STATE = "/state"
-#: Time between a session's end and the server's, s.
+#: Time for which the server outlasts the session, s.
 LAST_LOOK_S = 0.6
 
 
@@ -66,7 +66,7 @@ class PeerMessage(msgspec.Struct):
 
 
 class StateMessage(msgspec.Struct):
-    """Message of ``/state``: a `Status` without values, and what was lost on the way.
+    """Message of ``/state``: a `Status` without values, and counts of losses.
 
     `lost_ticks` counts ticks that did not reach the stream; `missed_messages` counts messages of
     the stream that did not reach the bridge.
@@ -114,18 +114,18 @@ class Bridge:
     port : int
         Port that it listens at.
     stop : bool
-        Ends `run` once the messages received so far are passed on.
+        Ends `run` once the messages received so far are forwarded.
     server : FoxgloveServer
         Its channels and clients.
     asked : dict of str to int
-        Signals that clients get at full rate, and the number of clients for each.
+        Signals requested at full rate, and the number of clients for each.
     """
 
     def __init__(self, viewer: Viewer, host: str, port: int, token: str) -> None:
         self.stop = False
         self._viewer = viewer
-        viewer.on_signals, viewer.on_full = self._take_signals, self._take_full
-        viewer.on_event = self._take_event
+        viewer.on_signals, viewer.on_full = self._send_signals, self._send_full
+        viewer.on_event = self._send_event
         self.server = FoxgloveServer(host, port, token)
         self.port = self.server.port
         self._state = self.server.open(STATE, json_content(json_schema(StateMessage)))
@@ -142,7 +142,7 @@ class Bridge:
         self._width = self._lost = 0
 
     async def run(self) -> None:
-        """Serve until `stop`; messages received by then are still passed on."""
+        """Serve until `stop`; messages received by then are still forwarded."""
         end = math.inf
         while time.monotonic() < end:
             self.turn()
@@ -151,8 +151,8 @@ class Bridge:
                 end = time.monotonic() + LAST_LOOK_S
 
     def turn(self) -> None:
-        """Receive the stream's messages, and pass them on."""
-        self._viewer.take()
+        """Receive the stream's messages, and forward them."""
+        self._viewer.poll()
         self._follow_head()
         for client, topic, change in self.server.changes():
             self._serve(client, topic, change)
@@ -237,7 +237,7 @@ class Bridge:
         epoch_ns = self._head.epoch_ns if self._head is not None else 0
         return epoch_ns + round(t * 1e9) if epoch_ns else time.time_ns()
 
-    def _take_signals(self, message: Signals) -> None:
+    def _send_signals(self, message: Signals) -> None:
         self._follow_head()
         columns = (message.last, message.minimum, message.maximum)
         if any(len(data) != 8 * self._width for data in columns):
@@ -248,7 +248,7 @@ class Bridge:
             for channel, data in zip(channels, columns, strict=True):
                 channel.log(cdr.HEADER + data[part], log_time=log_time)
 
-    def _take_full(self, message: Full) -> None:
+    def _send_full(self, message: Full) -> None:
         channel = self._full.get(message.name)
         if channel is None:
             return
@@ -256,8 +256,8 @@ class Bridge:
             value = message.value[8 * i : 8 * i + 8]
             channel.log(cdr.HEADER + value, log_time=self._wall_ns(t))
 
-    def _take_event(self, event: Happening) -> None:
-        # Not to all subscribers: one not served yet gets the event when it is served.
+    def _send_event(self, event: Happening) -> None:
+        # Not to all subscribers: those not yet served receive the event when they are served.
         for client in self._event_readers:
             self._log_event(event, client)
 

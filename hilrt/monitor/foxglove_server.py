@@ -2,7 +2,7 @@
 
 The server sends a description of itself, its channels (`advertise`), and the messages of the
 channels that the client subscribes to. The client sends `subscribe` and `unsubscribe`. Foxglove's
-own library is not used, because it serves anybody who reaches its port (docs/architecture.md).
+own library is not used, because it serves anyone who can reach its port (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hilrt.monitor.read_token import PARAMETER, given_token, listen_at
 PROTOCOLS = ("foxglove.sdk.v1", "foxglove.websocket.v1")
 #: Levels of a status.
 WARNING, ERROR = 1, 2
-#: Messages queued for a slow client; beyond this, its oldest are dropped. A full-rate batch has
-#: one for every tick of every requested signal.
+#: Maximum messages queued for a slow client; beyond this, the oldest are dropped. A full-rate batch
+#: has one for every tick of every requested signal.
 BACKLOG = 16_384
 #: Clients connected at the same time, and the longest message of one, bytes.
 MAX_CLIENTS = 32
@@ -140,7 +140,7 @@ class FoxgloveServer:
     def open(
         self, topic: str, content: ChannelContent, about: Mapping[str, str] | None = None
     ) -> FoxgloveChannel:
-        """Open a new channel, with further facts `about` it."""
+        """Open a new channel, with metadata `about` it."""
         number = next(self.numbers)
         advertised = {
             "id": number,
@@ -226,7 +226,7 @@ class FoxgloveClient(WebSocketHandler):
         elif not any(word.strip() in PROTOCOLS for word in offered.split(",")):
             self._refuse(400, f"a WebSocket of {' or '.join(PROTOCOLS)} is served here")
         elif len(self._server.clients) >= MAX_CLIENTS:
-            self._refuse(503, f"{MAX_CLIENTS} clients are connected already")
+            self._refuse(503, f"{MAX_CLIENTS} clients are already connected")
         else:
             trust(self.request)
             await super().get(*args, **kwargs)
@@ -237,7 +237,7 @@ class FoxgloveClient(WebSocketHandler):
         self.finish(f"{reason}\n")
 
     def check_origin(self, origin: str) -> bool:
-        """Accept any page that knows the token: Foxglove's own comes from another site."""
+        """Accept pages of any site, such as Foxglove's own; access depends on the token alone."""
         return True
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:

@@ -1,6 +1,6 @@
 """HTTP server with limits on time and connections, so that no client can block the others.
 
-Anybody who reaches the port can connect without a token, including this machine's other accounts.
+Anyone who can reach the port can connect without a token, including this machine's other accounts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 from tornado.iostream import IOStream
 
-#: Time in which a request's head, and then its body, must arrive, s.
+#: Time within which a request's head, and then its body, must arrive, s.
 REQUEST_S: Final = 10.0
-#: Time that a connection may stay without a token, s: scripts of the page need none.
+#: Time limit of a connection without a token, s: scripts of the page need none.
 STRANGER_S: Final = 60.0
-#: Connections at the same time; a further one replaces the oldest that has given no token.
+#: Maximum connections; a further one replaces the oldest one without a token.
 MAX_CONNECTIONS: Final = 128
 #: Longest head, and longest body, of a request, bytes.
 MAX_REQUEST: Final = 1 << 16

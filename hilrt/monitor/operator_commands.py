@@ -30,22 +30,22 @@ Action = Literal[session_tables.Action, "refused"]
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
 #: Environment variable with the operators' token; a session without it generates one per run.
 TOKEN_VARIABLE = "HILRT_TOKEN"
-#: Longest name (a longer one is cut) and longest text (a longer one is refused), characters.
+#: Maximum length of a name (longer ones are cut) and of a text (longer ones are refused).
 MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096
-#: Text of an ``acknowledge`` that is for all events up to its number.
+#: Text of an ``acknowledge`` of all events up to its number.
 ALL_BEFORE = "and all before it"
 #: Actions whose value is a count or an index, and the largest such value.
 NUMBERED = ("acknowledge", "answer", "refused", "shadow")
 MAX_NUMBER = 2**53
-#: Commands handled in one turn of the event loop, which bounds what a flood costs a tick.
+#: Commands handled in one turn of the event loop, which bounds the cost of a flood per tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
 #: How long a client waits for a reply, s; a command older than this is not carried out.
 ANSWER_S = 3.0
-#: How long the first command may wait for a connection that is being made, s.
+#: Time that the first command may wait for its connection, s.
 CONNECT_S = 0.2
-#: Actions carried out even if they arrive late, provided that they are meant for this run.
+#: Actions carried out even if they arrive late, provided that they are for this run.
 TO_REST = ("safe", "stop")
 
 
@@ -66,9 +66,10 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
     key : str
         Authorisation: the operators' token, or the session's own key.
     run : str
-        Run that it is meant for; a later run at the same address refuses it.
+        Run that the command is for; a later run at the same address refuses it.
     at : float
-        When the last process on the session's machine sent it, s on that machine's monotonic clock.
+        Time at which the last process on the session's machine sent it, s on that machine's
+        monotonic clock.
     """
 
     action: Action
@@ -100,8 +101,8 @@ def encode(message: OperatorCommand | Reply) -> bytes:
 def decode_command(frame: bytes) -> OperatorCommand:
     """Command in a frame, its name cut to length; `msgspec.MsgspecError` for anything else.
 
-    Refused, too: a note longer than `MAX_TEXT`, rather than cut, and a number that is invalid for
-    the action. NaN is valid only for ``adjust``, where it releases an input.
+    A note longer than `MAX_TEXT` is refused, not cut, and so is a number that is invalid for the
+    action. NaN is valid only for ``adjust``, where it releases an input.
     """
     if len(frame) > MAX_FRAME:
         raise msgspec.DecodeError(f"a command of {len(frame)} bytes")
@@ -183,7 +184,7 @@ class CommandPort:
         self._fd = int(self._socket.get(zmq.FD))
 
     def start(self) -> None:
-        """Answer requests from the running event loop from now on."""
+        """Start answering requests in the running event loop."""
         import asyncio  # the terminal view, which only sends commands, starts without it
 
         self._loop = asyncio.get_running_loop()
@@ -201,7 +202,7 @@ class CommandPort:
             reply = encode(self.answer(frames[-1]))
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.send_multipart([*frames[:-1], reply], zmq.NOBLOCK)
-        if self._loop is not None:  # the descriptor reports edges: there may be more
+        if self._loop is not None:  # the descriptor is edge-triggered: there may be more
             self._loop.call_soon(self.poll)
 
     def answer(self, frame: bytes) -> Reply:
@@ -215,7 +216,7 @@ class CommandPort:
             return Reply(False, "refused: wrong key")
         age = self._clock() - command.at
         if age > ANSWER_S and command.action not in TO_REST:
-            return Reply(False, f"it came {age:.0f} s late; repeat it if you still want it")
+            return Reply(False, f"it arrived {age:.0f} s late; repeat it if it is still wanted")
         return self._obey(command)
 
     def close(self) -> None:
@@ -239,7 +240,7 @@ class CommandClient:
     context : zmq.Context, optional
         Shared context.
     run : str
-        Run that commands are meant for; may be changed.
+        Run that commands are for; may be changed.
     clock : callable
         Monotonic time of this machine, s.
     """
@@ -285,7 +286,7 @@ class CommandClient:
     def replies(self) -> list[tuple[int, Reply]]:
         """Replies since the last call, with their commands' numbers.
 
-        A command without a reply after `ANSWER_S` gets one that says so, once.
+        A command without a reply after `ANSWER_S` gets one reply that says so.
         """
         found = []
         while self._socket.poll(0):

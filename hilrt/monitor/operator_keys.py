@@ -1,4 +1,4 @@
-"""Keys of the terminal view, which become commands. Reading them never blocks."""
+"""Keys of the terminal view, converted to commands. Reading them never blocks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hilrt.monitor.telemetry import PromptStatus, Status, alarm_order, prompt_wo
 
 HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
 ALARM_HELP = f"{HELP} · k acknowledges ▶"
-#: How long a stop waits for its second key, s, and how long a reply is shown, s.
+#: Time limit for the second key of a stop, s, and duration for which a reply is shown, s.
 CONFIRM_S, SHOWN_S = 3.0, 6.0
-#: How long a question or an alarm must have been shown before a key acts on it, s: an earlier key
-#: may have been meant for the one shown before.
+#: Time for which a question or an alarm must have been shown before a key acts on it, s: an earlier
+#: key may have been meant for the previous one.
 READ_S = 0.5
 _ENTER, _ERASE, _ESCAPE = "\r\n", "\x7f\x08", "\x1b"
 
 
 class OperatorKeys:
-    """Turns typed characters into commands, and their replies into a line of text.
+    """Converter of typed characters to commands, and of their replies to a line of text.
 
     Parameters
     ----------
@@ -138,9 +138,9 @@ class OperatorKeys:
 
     def _send(self, command: OperatorCommand) -> None:
         command.who, command.key = self._who, self._key
-        self._show("sent" if self._client.send(command) else "the session does not answer")
+        self._show("sent" if self._client.send(command) else "the session does not respond")
 
-    def take_answers(self) -> None:
+    def show_replies(self) -> None:
         """Show the session's replies."""
         for _, reply in self._client.replies():
             self._show(reply.text if reply.ok else f"not done: {reply.text}")
@@ -169,7 +169,7 @@ def typing() -> Iterator[Callable[[], str] | None]:
     except (ImportError, OSError, ValueError, AttributeError):  # Windows; a pipe; nothing
         yield None
         return
-    except Exception as error:  # termios.error is no OSError
+    except Exception as error:  # termios.error is not an OSError
         if type(error).__name__ != "error":
             raise
         yield None

@@ -1,7 +1,7 @@
-"""Standard streams that cannot delay a session even if closed, without a reader, or stalled.
+"""Standard streams that cannot delay a session, even if closed, without a reader, or stalled.
 
-A session's output is for people who watch it. Its log, its summary and its benches must not wait
-for a reader, nor be lost because ``| head -1`` has closed the pipe.
+A session's output is for its observers. Its log, its summary and its benches must not wait for a
+reader, nor be lost because ``| head -1`` has closed the pipe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-#: How long a session's last lines wait for a reader (a pager, for example), s.
+#: Time that a session's last lines wait for a reader (such as a pager), s.
 PATIENCE_S: Final = 5.0
 #: Bytes written at a time: a pipe with room takes this many without blocking (POSIX, PIPE_BUF).
 _AT_ONCE: Final = 512 if not hasattr(select, "PIPE_BUF") else int(select.PIPE_BUF)
@@ -26,9 +26,9 @@ _GONE: Final = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF, errno.ECONNRES
 
 
 class PatientFile(io.FileIO):
-    """Stream that discards output that nobody reads within `patience_s` [s].
+    """Stream that discards output if nobody reads within `patience_s` [s].
 
-    From then on it discards output at once until there is room again.
+    After that it discards output at once until there is room again.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class PatientFile(io.FileIO):
             self._room.register(number, select.POLLOUT)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write or discard the data; a reader that has gone is no error."""
+        """Write or discard the data; the absence of a reader is not an error."""
         view = memoryview(data).cast("B")
         until = time.monotonic() + (0.0 if self._stalled else self._patience_s)
         written = 0

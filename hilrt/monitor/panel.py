@@ -34,7 +34,7 @@ MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
 SET_POINT_WIDTH = 24
 #: Maximum number of events shown, and of lines for flags, for the message and for the keys.
 MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES, MAX_KEY_LINES = 5, 4, 2, 3
-#: Number of events for which lines of values are cut, and of lines that are not cut for them.
+#: Number of events that take lines from the values, and number of lines that values keep.
 KEPT_EVENTS, KEPT_LINES = 3, 6
 #: Gap between the panel's halves and between a table's columns, width of a value, characters.
 GAP, COLUMN_GAP, VALUE_WIDTH = 3, 2, 8
@@ -51,11 +51,11 @@ def live_view(
     events: Sequence[EventStatus] = (),
     silent_s: float = 0.0,
 ) -> RenderableType:
-    """Panel that is redrawn while a session runs.
+    """Panel to be redrawn while a session runs.
 
     `line` is the bottom line; `traces` are plotted beside the values. If `height` lines are not
     enough, some values and `events` are left out. `silent_s` [s] is the time since the session's
-    last message, 0 while that is short; otherwise the panel states that its data is old.
+    last message, 0 while that is short; otherwise the panel states that its data are old.
     """
     foot: list[RenderableType] = [_Cut(alarm, 1) for alarm in _alarms(status)]
     foot.append(_Cut(_flags(others(status.flags)), MAX_FLAG_LINES))
@@ -188,7 +188,7 @@ def flag_words(flags: Sequence[RaisedFlag]) -> str:
 
 
 def gathered(events: Sequence[EventStatus]) -> list[str]:
-    """Events as lines; those that differ only in numbers share one."""
+    """Events as lines; events that differ only in numbers share a line."""
     kinds = gather_repeated(Told(one.t, "", "", "", one.text, one.value) for one in events)
     return [event_line(one.last_t, one.line) for one in kinds]
 
@@ -295,7 +295,7 @@ def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
 
 
 def _alarms(status: Status) -> list[Text]:
-    """Most urgent alarms, one line each; the one that a key would acknowledge is marked."""
+    """Most urgent alarms, one line each; the one that the key acknowledges is marked."""
     ordered = alarm_order(status)
     lines = []
     for alarm in ordered[:MAX_ALARMS]:
@@ -318,18 +318,18 @@ def _flags(flags: Sequence[RaisedFlag]) -> Text:
     return Text(f"flags: {flag_words(flags)}", style="yellow")
 
 
-# Names shortened from the left to a width, so that they stay distinct.
+# Names shortened from the left to a width, still distinct.
 
 ELLIPSIS = "…"
-#: Fewest letters of a name that are kept.
+#: Minimum number of letters kept of a name.
 LEAST = 4
 
 
 def short_names(names: Iterable[str], width: int) -> dict[str, str]:
     """Each name, shortened to `width` letters.
 
-    Names keep their end, which is most specific. Names with the same end also keep, in front of it,
-    the part in which they differ.
+    Names keep their end, which is most specific. Names with the same end also keep the part before
+    it in which they differ.
     """
     width = max(width, LEAST)
     shown = {name: _tail(name, width) for name in names}
@@ -382,7 +382,7 @@ def sparkline(values: Sequence[float]) -> str:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return " " * len(values)
-    low, high = 0.5 * min(finite), 0.5 * max(finite)  # the span of the halves cannot overflow
+    low, high = 0.5 * min(finite), 0.5 * max(finite)  # halved, so that the span cannot overflow
     span, highest = (high - low) or 1.0, len(BARS) - 1
     return "".join(
         BARS[round((0.5 * value - low) / span * highest)] if math.isfinite(value) else " "

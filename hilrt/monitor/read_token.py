@@ -62,7 +62,7 @@ def with_token(url: str, token: str) -> str:
 
 
 def given_token(parameters: Sequence[str], authorization: str) -> str:
-    """Token in a request, from its query parameters or its authorization header; or ""."""
+    """Token of a request, from its query parameters or its authorization header; else ""."""
     if authorization.lower().startswith(BEARER):
         return authorization[len(BEARER) :].strip()
     return parameters[-1] if parameters else ""
@@ -71,7 +71,7 @@ def given_token(parameters: Sequence[str], authorization: str) -> str:
 def keep_out_of_logs(token: str) -> None:
     """Replace the token in everything that this process logs from now on.
 
-    Request addresses contain it, and tornado logs these for errors and for answers of 400 and
+    Request addresses contain it, and tornado logs these for errors and for statuses of 400 and
     above.
     """
     make = logging.getLogRecordFactory()
@@ -107,13 +107,12 @@ def _kept(file: Path, made: str) -> str:
         os.unlink(name)
     text = file.read_text(encoding="ascii")[:_LONGEST].strip()
     if not text or any(c.isspace() or not c.isprintable() for c in text):
-        raise ValueError(f"{file} holds no token")
+        raise ValueError(f"{file} contains no token")
     return text
 
 
-# Ports in a session file for its watchers: bound, or found taken, before anything starts.
-#
-# Otherwise operators could see and command a session other than the one that they started.
+# The ports of a session file for watchers are bound, or refused as taken, before anything starts.
+# Otherwise operators could watch and command a session other than the one that they started.
 
 #: Connections that wait until the page's process takes them.
 BACKLOG = 128

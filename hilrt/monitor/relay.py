@@ -1,6 +1,6 @@
 """The relay process between a session and its watchers.
 
-``python -m hilrt.monitor.relay``; its settings come in an environment variable, because they hold
+``python -m hilrt.monitor.relay``; its settings are in an environment variable, because they contain
 keys. It receives rows and events from the recorder and the status from the master, and publishes
 the telemetry stream. It receives operators' commands, and forwards those that a token and the
 session file allow. The number and speed of the watchers do not affect the session: the master has
@@ -43,7 +43,7 @@ POLL_MS = 20
 LINGER_MS = 300
 #: Longest time for a connection to a public address to be established, ms.
 HANDSHAKE_MS = 3000
-#: Commands forwarded per second, which bounds what a flood costs the master.
+#: Commands forwarded per second, which bounds the cost of a flood for the master.
 COMMANDS_PER_S = 20
 #: Shortest time between two reports of refused commands to the session, s.
 REFUSAL_PERIOD_S = 5.0
@@ -53,7 +53,7 @@ NO_TOKEN = (
 )
 #: Exceptions reported in full; further ones are only counted.
 REPORTED_DEFECTS = 10
-#: Most requests that may await an answer.
+#: Maximum number of pending requests.
 MAX_OPEN = 256
 
 
@@ -77,13 +77,13 @@ class RelaySettings(msgspec.Struct, kw_only=True):
 
 
 class CommandRate:
-    """Rate limit of `COMMANDS_PER_S`; after a pause, as many at once."""
+    """Rate limit of `COMMANDS_PER_S`; after a pause, that many may come at once."""
 
     def __init__(self) -> None:
         self._left, self._at = float(COMMANDS_PER_S), time.monotonic()
 
-    def take(self, now: float) -> bool:
-        """Count one command at `now` [s, monotonic]; whether it is within the limit."""
+    def admit(self, now: float) -> bool:
+        """Count one command at `now` [s, monotonic]; return whether it is within the limit."""
         self._left = min(COMMANDS_PER_S, self._left + (now - self._at) * COMMANDS_PER_S)
         self._at = now
         if self._left < 1.0:
@@ -104,7 +104,7 @@ class Relay:
     report_at : float
         Earliest monotonic time of the next report of wrong tokens, s.
     refusals_at : float
-        Likewise of other refusals, which do not delay it.
+        Likewise of other refusals, which do not delay those.
     defects : int
         Messages dropped because handling them raised an exception.
     """
@@ -135,7 +135,7 @@ class Relay:
         self.broadcast = Broadcast(head)
         self._open_requests: dict[bytes, tuple[list[bytes], OperatorCommand]] = {}
         self._serial = 0
-        # Commands that bring benches to rest have their own limit: others must not delay them.
+        # Commands that stop benches have their own limit, so that others do not delay them.
         self._allowances = {kind: CommandRate() for kind in (*TO_REST, "")}
         self._wrong_answers = CommandRate()
         self.wrong_tokens = 0
@@ -162,11 +162,11 @@ class Relay:
         """Relay until stopped; messages received by then are still sent."""
         poller = zmq.Poller()
         handlers = {
-            self._rows: self._take_rows,
-            self._status: self._take_status,
-            self._telemetry: self._take_subscription,
-            self._commands: self._take_command,
-            self._master: self._take_reply,
+            self._rows: self._handle_rows,
+            self._status: self._handle_status,
+            self._telemetry: self._handle_subscription,
+            self._commands: self._handle_command,
+            self._master: self._handle_reply,
         }
         for socket in handlers:
             poller.register(socket, zmq.POLLIN)
@@ -186,14 +186,14 @@ class Relay:
             limiter.close()
         self._context.destroy(linger=LINGER_MS)
 
-    def handle(self, take: Callable[[], None]) -> None:
-        """Call `take` for one message. An exception drops that message; the relay goes on.
+    def handle(self, receive: Callable[[], None]) -> None:
+        """Call `receive` for one message; if it raises, drop that message and continue.
 
-        Safe and stop pass through here, so it must not end. The session is notified; the traceback
+        The relay forwards safe and stop, so it must not end. The session is notified; the traceback
         is in the relay's log.
         """
         try:
-            take()
+            receive()
         except Exception as error:
             self.defects += 1
             if self.defects > REPORTED_DEFECTS:
@@ -209,16 +209,16 @@ class Relay:
 
     # -- one message each -------------------------------------------------------------------------
 
-    def _take_rows(self) -> None:
-        self.broadcast.take(self._rows.recv_multipart())
+    def _handle_rows(self) -> None:
+        self.broadcast.process(self._rows.recv_multipart())
 
-    def _take_status(self) -> None:
+    def _handle_status(self) -> None:
         self._telemetry.send_multipart([stream.STATUS, self._status.recv()], zmq.NOBLOCK)
 
-    def _take_subscription(self) -> None:
+    def _handle_subscription(self) -> None:
         self.broadcast.subscribe(self._telemetry.recv())
 
-    def _take_command(self) -> None:
+    def _handle_command(self) -> None:
         frames = self._commands.recv_multipart()
         try:
             command = decode_command(frames[-1])
@@ -231,7 +231,7 @@ class Relay:
             self._refused[problem] = (self._refused.get(problem, (0, command))[0] + 1, command)
         if problem == WRONG_TOKEN:  # further guesses get no answer
             self.wrong_tokens, self._newest_wrong = self.wrong_tokens + 1, command
-            if not self._wrong_answers.take(now):
+            if not self._wrong_answers.admit(now):
                 return
         if problem:
             self._answer(frames, Reply(False, problem))
@@ -242,7 +242,7 @@ class Relay:
         self._pass_on(frames[:-1], command)
 
     def refusal(self, command: OperatorCommand, now: float) -> str:
-        """Reason to refuse a command; empty if it is to be forwarded."""
+        """Reason to refuse a command; empty if it may be forwarded."""
         control = self._settings.head.control
         if not control:
             return "refused: this session is read-only ([monitor] control in its file)"
@@ -255,7 +255,7 @@ class Relay:
         if command.action not in control:
             return f"refused: {command.action} is not allowed here; allowed: {', '.join(control)}"
         kind = command.action if command.action in TO_REST else ""
-        if not self._allowances[kind].take(now):
+        if not self._allowances[kind].admit(now):
             return "refused: too many commands; try again in a second"
         return ""
 
@@ -279,7 +279,7 @@ class Relay:
         newest, count = self._newest_wrong, self.wrong_tokens
         many = f"{count:,} commands" if count > 1 else "a command"
         text = f"{many} with a wrong token refused; newest: {newest.action}"
-        text += f", from somebody who gave the name {newest.who!r}, which is not verified"
+        text += f", from a sender named {newest.who!r} (not verified)"
         self.wrong_tokens = 0
         self._pass_on([], OperatorCommand(action="refused", who="relay", text=text, value=count))
 
@@ -293,9 +293,9 @@ class Relay:
         try:
             self._master.send_multipart([number, encode(command)], zmq.NOBLOCK)
         except zmq.Again:
-            self._answer([*envelope, b""], Reply(False, "the session does not answer"))
+            self._answer([*envelope, b""], Reply(False, "the session does not respond"))
 
-    def _take_reply(self) -> None:
+    def _handle_reply(self) -> None:
         number, *_, frame = self._master.recv_multipart()
         envelope, command = self._open_requests.pop(number, ([], None))
         if command is None or not envelope:
@@ -317,7 +317,7 @@ def main() -> int:
     try:
         settings = msgspec.json.decode(text, type=RelaySettings)
     except msgspec.MsgspecError:
-        sys.stderr.write("relay: is started by `hilrt run`, not by hand\n")
+        sys.stderr.write("relay: only `hilrt run` can start it\n")
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,4 +1,4 @@
-"""Shows a session on a terminal until it ends, as a live panel or as lines, and reads keys.
+"""View of a session on a terminal until it ends, as a live panel or as lines, with keys.
 
 The panel needs a terminal that is large enough. Elsewhere (a pipe, a log file, a small window) a
 line is printed every two seconds and when the state changes, except for changes between RUNNING
@@ -35,9 +35,9 @@ SILENCE_S, NO_DATA_S = 30.0, 3.0
 POLL_MS = 100
 PLAIN_PERIOD_S = 2.0
 MIN_WIDTH, MIN_HEIGHT = 80, 16
-#: Fewest columns of a terminal with room for small plots.
+#: Minimum width of a terminal for small plots, columns.
 PLOT_WIDTH = 96
-#: Most events at the end of a line if there is no terminal.
+#: Maximum number of events at the end of a line if there is no terminal.
 MAX_SHOWN = 5
 FINAL_STATES = {"STOPPED", "FAULT"}
 #: States of the loop; a session may change between them many times per second.
@@ -62,8 +62,8 @@ class StatusSource(Protocol):
     def age(self) -> float:
         """Time since the session's last message, s."""
 
-    def take(self, wait_ms: int) -> bool:
-        """Wait at most `wait_ms` [ms] for a status; whether there is a new one."""
+    def poll(self, wait_ms: int) -> bool:
+        """Wait at most `wait_ms` [ms] for a status; return whether there is a new one."""
 
     def client(self) -> CommandClient | None:
         """Client for commands; None if the session accepts none."""
@@ -104,13 +104,13 @@ class Screen:
         self._size: ConsoleDimensions = console.size
         self._printed_at, self._printed = -math.inf, ""
         self._events: list[EventStatus] = []
-        self._untold: list[EventStatus] = []  # not yet shown in a line
+        self._unprinted: list[EventStatus] = []  # not yet shown in a line
         self._kinds: set[tuple[str, ...]] = set()  # of events that had a line of their own
         self._state, self._stretches, self._reason = "", 0, ""  # impaired since the last line
         self._line = self._shown_line = ""
 
     def turn(self) -> bool:
-        """Pass on typed keys; returns whether the display must be redrawn."""
+        """Process typed keys; return whether the display must be redrawn."""
         line, self._line = self._line, self._type()
         return line != self._line or self._console.size != self._size or self._silent_s > 0.0
 
@@ -160,21 +160,21 @@ class Screen:
         return age if age > NO_DATA_S and not ended else 0.0
 
     def _type(self) -> str:
-        """Pass on typed keys; returns the line below the session, if keys are enabled."""
+        """Process typed keys; return the line below the session, if keys are enabled."""
         client = self._source.client() if self._typed is not None else None
         if client is None or self._typed is None:
             return ""
         self._keys = self._keys or OperatorKeys(client, self._source.key)
         self._keys.type(self._typed(), self._source.status)
-        self._keys.take_answers()
+        self._keys.show_replies()
         return self._keys.line
 
     def _print(self, status: Status) -> None:
         """Print events, the keys' line, and the status every two seconds and at changes of state.
 
-        A short impaired stretch gets no line of its own: the next line has their count. Without a
-        terminal events get none, either: the next line ends with them. On a terminal an event gets
-        a line at once; later ones that differ from it only in numbers share one, with their count.
+        Short impaired stretches are only counted in the next line. Without a terminal, events are
+        appended to the next line. On a terminal, an event is printed at once; later ones that
+        differ from it only in numbers share a line, with their count.
         """
         now, silent_s = self._clock(), self._silent_s
         self._count_stretches(status)
@@ -182,15 +182,15 @@ class Screen:
         word = f"{'RUNNING' if loops else status.state} {silent_s > 0.0}"
         news = added(self._events, status.events)
         self._events = status.events
-        self._untold += [event for event in news if not is_stretch(event.text)]
+        self._unprinted += [event for event in news if not is_stretch(event.text)]
         lines: list[str] = []
         due = now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed
         if self._moves:
-            news_lines = gathered(self._untold) if due else self._first_of_kind()
+            news_lines = gathered(self._unprinted) if due else self._first_of_kind()
             lines = [f"{status.session}: {line}" for line in news_lines]
             if due:
-                self._kinds = {_kind(event) for event in self._untold}
-                self._untold = []
+                self._kinds = {_kind(event) for event in self._unprinted}
+                self._unprinted = []
         if due:
             if status.message:  # the line contains it already
                 lines = [line for line in lines if not line.endswith(status.message)]
@@ -206,13 +206,13 @@ class Screen:
     def _first_of_kind(self) -> list[str]:
         """Events of kinds without a recent line; the others wait to be counted in a later one."""
         waiting, lines = [], []
-        for event in self._untold:
+        for event in self._unprinted:
             if _kind(event) in self._kinds:
                 waiting.append(event)
             else:
                 self._kinds.add(_kind(event))
                 lines.append(event_line(event.t, event.text))
-        self._untold = waiting
+        self._unprinted = waiting
         return lines
 
     def _count_stretches(self, status: Status) -> None:
@@ -222,7 +222,7 @@ class Screen:
         self._state = status.state
 
     def _stretches_in_words(self, status: Status) -> str:
-        """`` | impaired 3 times: …``; nothing for one that lasts, which the line shows anyway."""
+        """`` | impaired 3 times: …``; empty for one that lasts, which the line shows anyway."""
         count, self._stretches = self._stretches, 0
         if count == 0 or (count == 1 and status.state == "IMPAIRED"):
             return ""
@@ -231,7 +231,7 @@ class Screen:
 
     def _events_in_words(self, message: str) -> str:
         """`` | 0.4 s  engine: …; 2 more``: the oldest events, but not the line's own message."""
-        said, self._untold = gathered(self._untold), []
+        said, self._unprinted = gathered(self._unprinted), []
         events = [one for one in said if not message or not one.endswith(message)]
         if len(events) > MAX_SHOWN:
             events[MAX_SHOWN:] = [f"{len(events) - MAX_SHOWN} more"]
@@ -271,12 +271,12 @@ def is_stretch(text: str) -> bool:
 
 
 def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], bool]) -> None:
-    """Call `show` with every new status until the session ends or is silent.
+    """Call `show` at every new status until the session ends or is silent.
 
     `turn` is called ten times a second and returns whether the display must be redrawn.
     """
     while not source.stop and not source.silent:
-        news = source.take(POLL_MS)
+        news = source.poll(POLL_MS)
         if turn() or news:
             show()
         if news and source.status is not None and source.status.state.upper() in FINAL_STATES:
@@ -284,9 +284,9 @@ def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], boo
 
 
 def run(
-    source: StatusSource, console: Console, plain: bool = False, tell_end: bool = False
+    source: StatusSource, console: Console, plain: bool = False, print_end: bool = False
 ) -> None:
-    """Show the session until it ends; with `tell_end`, print how it ended."""
+    """Show the session until it ends; with `print_end`, print how it ended."""
     with contextlib.ExitStack() as stack:
         typed = stack.enter_context(typing()) if source.types else None
         screen = Screen(source, console, typed, plain)
@@ -298,5 +298,5 @@ def run(
     if source.silent:
         last = f"silent for {SILENCE_S:g} s; the view ends"
         console.print(f"{status.session}: {last}", highlight=False, markup=False)
-    elif tell_end and status.state in FINAL_STATES:
+    elif print_end and status.state in FINAL_STATES:
         console.print(closing_line(status), soft_wrap=True, highlight=False, markup=False)

@@ -27,7 +27,7 @@ class SessionState(StrEnum):
     FAULT = "FAULT"
 
 
-# Arming by hand: a session with ``arm = "manual"`` waits for its operator.
+# Manual arming: a session with ``arm = "manual"`` waits for its operator.
 
 
 async def operator_arms(stream: TextIO | None = None) -> None:
@@ -41,7 +41,7 @@ async def operator_arms(stream: TextIO | None = None) -> None:
     Raises
     ------
     ConfigError
-        If nothing can be typed: the stream is no terminal or pipe, or its input has ended.
+        If nobody can type: the stream is not a terminal or pipe, or has ended.
     """
     stream = sys.stdin if stream is None else stream
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Builds the live status a few times per second, in the master's slack."""
+"""The live status, built a few times per second in the master's slack."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ PERIOD_NS = 200_000_000
 ALIVE_S = 0.5
 #: Newest events in a status; views group them by kind.
 MAX_EVENTS = 20
-#: Most alarms in a status.
+#: Maximum alarms in a status.
 MAX_ALARMS = 100
-#: Most results in a status; passed ones are dropped first.
+#: Maximum results in a status; passed ones are dropped first.
 MAX_RESULTS = 20
 
 
@@ -61,7 +61,7 @@ NO_WAIT = ("RUNNING", "IMPAIRED", "STOPPED", "FAULT")
 
 
 class Exchanged(Protocol):
-    """The parts of the exchange that views need: each subsystem's link and its row."""
+    """The parts of the exchange that views need."""
 
     @property
     def links(self) -> Sequence[Link]:
@@ -93,7 +93,7 @@ class Shown(Protocol):
 
 
 class StatusPublisher:
-    """Publishes a `Status` every `PERIOD_NS` of wall time, if there is a telemetry socket."""
+    """Publisher of a `Status` every `PERIOD_NS` of wall time, if there is a telemetry socket."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class StatusPublisher:
     def announce(self, state: str, message: str = "", *, still: bool = False) -> None:
         """Publish a change of the session's state, or of its reason for waiting, at once.
 
-        With `still` the wait goes on, and only the text about it changes.
+        With `still` the wait continues, and only its text changes.
         """
         self.state, self._message = state, message
         if not still or self._since_ns is None:
@@ -184,9 +184,9 @@ class StatusPublisher:
     def update(self, shown: Shown, left_ns: float = math.inf) -> None:
         """Build a status that is due, and publish it.
 
-        Built at once, it took 2 ms with cold caches, and the master missed two ticks for each: it
-        is built in parts, as far as there is time before the next tick, in `left_ns` [ns]. One that
-        is overdue by a period is finished at once, as a session without any slack must be seen.
+        Built at once, a status took 2 ms with cold caches and two missed ticks. It is therefore
+        built in parts, as time permits before the next tick, in `left_ns` [ns]. One that is overdue
+        by a period is finished at once, so that a session without any slack stays visible.
         """
         if self.telemetry is None:
             return
@@ -240,7 +240,7 @@ class StatusPublisher:
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
     def _build(self, shown: Shown) -> InParts[Status]:
-        # Imported here because it loads the compiler; by now the session has loaded that already.
+        # Imported here because it loads the compiler, which the session has loaded by now.
         from hilrt.step.source_changes import present_sources
 
         numerics, progress, exchange = shown.numerics, shown.progress, shown.exchange
@@ -263,7 +263,7 @@ class StatusPublisher:
         )
         so_far = verdict(totals, course)
         yield
-        # From here on without a pause: time, values, set-points and flags are those of one step.
+        # No pause from here on, so that time, values, set-points and flags are those of one step.
         t, sources = float(given.t), present_sources(numerics)
         return Status(
             session=self.session,
@@ -351,14 +351,14 @@ def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetP
 
 # Questions of test sequences that wait for an operator, as kept in the session.
 
-#: Most questions shown: a sequence that asks endlessly must not fill the status.
+#: Maximum questions shown: a sequence that never stops asking must not fill the status.
 MAX_PROMPTS: Final = 20
 
 _decoder = msgspec.json.Decoder(Question)
 
 
 class OpenPrompts:
-    """Keeps questions of sequences until an answer or their deadline."""
+    """Questions of sequences, until they are answered or their deadline."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -225,7 +225,7 @@ class FlagSpans:
     def __init__(self) -> None:
         self._spans: dict[RaisedFlag, Spans] = {}
 
-    def take(self, event: Happening) -> None:
+    def count(self, event: Happening) -> None:
         """Count a change of a flag; other events are ignored."""
         raised = change_of(event)
         if raised is None:

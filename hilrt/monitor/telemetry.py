@@ -19,7 +19,7 @@ from hilrt.isolation.temporary_folder import bind
 
 #: Messages queued for a slow watcher; only the newest matters.
 QUEUE_LENGTH = 4
-#: How long the last message may take to leave when the session ends, ms.
+#: Time limit for sending the last message when the session ends, ms.
 LINGER_MS = 200
 
 
@@ -50,8 +50,8 @@ class BondStatus(msgspec.Struct):
 class SetPointStatus(msgspec.Struct):
     """A bench's input: the demanded, sent and measured value, in its `unit`.
 
-    `by`: what drives it now, its connections' outputs, a stimulus, a sequence, an operator or its
-    start value. `measured` is NaN if no output measures it.
+    `by`: its present source, that is its connections' outputs, a stimulus, a sequence, an operator
+    or its start value. `measured` is NaN if no output measures it.
     """
 
     demanded: float = math.nan
@@ -130,12 +130,12 @@ class Status(msgspec.Struct, kw_only=True):
 
     `rate_hz`: macro steps per second of wall time since the previous status; 0 in the first.
     `shadow`: corrections are computed but not applied. A status without `values` announces a state
-    before the first tick. `run` identifies this run of the session. `events`: the session's newest
+    before the first tick. `run` identifies the run of the session. `events`: the session's newest
     events. `verdict`: the session's verdict so far, with its `reasons`. `flags`: flags that are up
     now. `waited_s`: how long the session has been waiting for what `message` names, s; 0 if it is
     not waiting. `sequences`: the step of each test sequence, with its line, what it waits for and
     since when. `sources`: inputs that a stimulus, a sequence or an operator drives now, and which
-    of these it is. `adjustable`: what operators may change, with the current values. `prompts`:
+    of these it is. `adjustable`: numbers that operators may change, with their values. `prompts`:
     questions of test sequences that wait for an operator, the oldest first. `results`: the newest
     results of expectations and measures. `result_counts`: number of results of each kind.
     `set_points`: the benches' inputs. `alarms`: alarms that have been raised, the earliest first.
@@ -256,7 +256,7 @@ def message_of(status: Status) -> str:
 
 
 class Telemetry:
-    """Publishes the status of a session.
+    """Publisher of a session's status.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Telemetry:
         self.address = bind(self._socket, address)
 
     def publish(self, status: Status) -> None:
-        """Send to all watchers; never blocks."""
+        """Send to all watchers, without blocking."""
         self._socket.send(_encoder.encode(status), zmq.NOBLOCK)
 
     def close(self) -> None:

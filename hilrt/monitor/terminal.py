@@ -29,7 +29,7 @@ __all__ = ["Watcher", "flag_words", "main"]
 
 #: Longest wait for the session's first status, s.
 CONNECT_S = 60.0
-#: Longest wait for a reader of the output, s; after that, lines are dropped.
+#: Maximum time to wait for a reader of the output, s; after that, lines are dropped.
 PATIENCE_S = 0.5
 
 
@@ -63,8 +63,8 @@ class Watcher:
         connect(self._socket, address)
         self._client = CommandClient(commands, self._context) if commands else None
 
-    def take(self, wait_ms: int) -> bool:
-        """Wait at most `wait_ms` [ms] for a status; whether there is a new one."""
+    def poll(self, wait_ms: int) -> bool:
+        """Wait at most `wait_ms` [ms] for a status; return whether there is a new one."""
         if not self._socket.poll(wait_ms):
             self.silent = self.age > (CONNECT_S if self.status is None else SILENCE_S)
             return False

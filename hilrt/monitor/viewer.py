@@ -1,6 +1,6 @@
 """Subscriber to the telemetry stream that keeps the data for views and counts missed messages.
 
-`take` is called often and never blocks. A slow view loses messages; the session is not affected.
+`poll` is called often and never blocks. A slow view loses messages; the session is not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilrt.monitor.stream import FlagSpans, Full, Happening, Head, Signals, chan
 from hilrt.monitor.telemetry import RaisedFlag, Status, decode, merged
 
 QUEUE_LENGTH = 256
-#: Most messages received in one call, which bounds a turn of the view's loop.
+#: Maximum messages received in one call, which bounds a turn of the view's loop.
 AT_ONCE = 400
 MAX_EVENTS = 500
 SILENCE_S = 3.0
@@ -34,8 +34,8 @@ class Viewer:
     telemetry : str
         Address of the stream.
     commands : str or None
-        Address for commands. Empty: the port that the stream's head names, if there is one and the
-        stream comes over TCP. None: the viewer only watches.
+        Address for commands. Empty: the port in the stream's head, if there is one and the stream
+        uses TCP. None: the viewer only watches.
     clock : callable
         Monotonic time, s.
 
@@ -47,7 +47,7 @@ class Viewer:
     events : dict
         Newest events by number.
     flag_spans : FlagSpans
-        Number and duration of each flag's times up.
+        Number and duration of the times that each flag was raised.
     missed : int
         Messages dropped because this viewer did not receive them in time.
     heard_at : float
@@ -121,7 +121,7 @@ class Viewer:
         """Flags that are up: those of the newest status, updated by newer events."""
         return list(self._flags)
 
-    def take(self, wait_ms: int = 0) -> int:
+    def poll(self, wait_ms: int = 0) -> int:
         """Process received messages; returns their number."""
         count = 0
         while count < AT_ONCE and self._socket.poll(wait_ms if count == 0 else 0):
@@ -134,7 +134,7 @@ class Viewer:
         """Process one message of the stream; anything else is ignored."""
         try:
             if frames[0] == stream.STATUS:
-                self._take_status(decode(frames[1]))
+                self._handle_status(decode(frames[1]))
                 return
             message = stream.decode(frames[0], frames[1])
         except (IndexError, msgspec.MsgspecError):
@@ -144,7 +144,7 @@ class Viewer:
             self.head = message
             self.client()  # connect now, so that the first command is not delayed
         elif isinstance(message, Happening):
-            self._take_event(message)
+            self._handle_event(message)
         elif isinstance(message, Signals):
             self.heard_at = self._clock()
             self._count_gap(frames[0], message.number)
@@ -209,16 +209,16 @@ class Viewer:
         self.missed += max(0, number - before - 1)
         self._numbers[topic] = number
 
-    def _take_status(self, status: Status) -> None:
+    def _handle_status(self, status: Status) -> None:
         self._follow(status.run)
         self.heard_at = self._clock()
         self.status = merged(self.status, status)
         if status.values:
-            # Status and events both carry flags; the newer one counts.
+            # Status and events both contain flags; the newer one counts.
             ahead = {flag: t for flag, t in self._flags.items() if t > status.t}
             self._flags = dict.fromkeys(status.flags, status.t) | ahead
 
-    def _take_event(self, event: Happening) -> None:
+    def _handle_event(self, event: Happening) -> None:
         known = event.number in self.events
         if event.number > self._numbers.get(stream.EVENT, 0):  # not a repetition
             self._count_gap(stream.EVENT, event.number)
@@ -226,7 +226,7 @@ class Viewer:
         while len(self.events) > MAX_EVENTS:
             self.events.popitem(last=False)
         if not known:
-            self.flag_spans.take(event)
+            self.flag_spans.count(event)
         if not known and self.on_event is not None:
             self.on_event(event)
         newest = self.status.t if self.status is not None else 0.0

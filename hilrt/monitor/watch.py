@@ -15,9 +15,9 @@ from hilrt.monitor.session_state import owns_terminal
 from hilrt.monitor.telemetry import EventStatus
 from hilrt.monitor.viewer import Viewer
 
-#: How long the session's stream may take to appear, s.
+#: Time limit for the session's stream to appear, s.
 CONNECT_S = 10.0
-#: Newest events that the view groups by kind.
+#: Number of newest events that the view groups by kind.
 KEPT_EVENTS = 50
 
 
@@ -44,7 +44,7 @@ def main(address: str, plain: bool = False) -> int:
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     try:
-        run(watcher, Console(), plain, tell_end=True)
+        run(watcher, Console(), plain, print_end=True)
     except BrokenPipeError:
         return 0
     finally:
@@ -70,10 +70,10 @@ class RemoteWatcher:
         self._ends_at = viewer.heard_at + CONNECT_S
         self.key = os.environ.get(TOKEN_VARIABLE, "")
 
-    def take(self, wait_ms: int) -> bool:
-        """Wait for a status; whether there is a new one."""
+    def poll(self, wait_ms: int) -> bool:
+        """Wait for a status; return whether there is a new one."""
         before, viewer = self.viewer.status, self.viewer
-        viewer.take(wait_ms)
+        viewer.poll(wait_ms)
         self.status = viewer.status
         if self.status is None:
             self.silent = viewer.now > self._ends_at

@@ -3,5 +3,5 @@
 Read in this order. The protocol, without I/O: `wire`, `announced_ports`; the
 master's side `master_protocol`, `remote_peer`, `peer_events`, `clock_offset`; a peer's side
 `peer_protocol`. I/O around it: `hub` and `remote_link` (master), `peer`, `transport`, `addresses`.
-Who may connect: `keys`, `authenticator` (and the session's token).
+Authentication: `keys`, `authenticator` (and the session's token).
 """

@@ -1,4 +1,4 @@
-"""Addresses of this machine, as people write them."""
+"""Addresses of this machine in text form."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_address(text: str) -> tuple[str, int]:
 def why_not_bound(address: str) -> OSError | None:
     """Reason why a ``[tcp://]ADDRESS:PORT`` or ``ipc://PATH`` cannot be bound; None if it can.
 
-    Names instead of numbers, of an interface for example, are not resolved.
+    Names, such as that of an interface, are not resolved.
     """
     if address.startswith("ipc://"):
         return _why_not_at(address.removeprefix("ipc://"))
@@ -60,7 +60,7 @@ def why_not_bound(address: str) -> OSError | None:
 
 
 def _why_not_at(path: str) -> OSError | None:
-    """Reason for a path; a socket left behind by an earlier session is no obstacle."""
+    """Reason for a path; a socket left behind by an earlier session does not prevent binding."""
     if not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
         return OSError(errno.EACCES, "No writable folder")
     with socket.socket(socket.AF_UNIX) as probe:
@@ -77,7 +77,7 @@ def bind(family: int, kind: int, where: tuple[object, ...]) -> socket.socket:
     """A socket bound to an address; `OSError` while another socket listens there."""
     made = socket.socket(family, kind)
     try:
-        if os.name == "posix":  # allows reuse after an earlier session, not beside one
+        if os.name == "posix":  # permits reuse after an earlier session, not during one
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,4 +1,4 @@
-"""Conversion of ports and parameters to and from their announcement in a peer's hello."""
+"""Convert ports and parameters to and from their announcement in a peer's hello."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilrt.peers.wire import (
 )
 from hilrt.solver import Parameter, Port
 
-#: Maximum scalar inputs, and outputs, of a peer: an advance of any order then stays below the
+#: Maximum scalar inputs, and outputs, of a peer, so that an advance of any order stays below the
 #: maximum message size.
 MAX_CHANNELS = 10_000
 
@@ -55,7 +55,7 @@ def parameter_to_info(parameter: Parameter) -> ParameterInfo:
 
 
 def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ...]:
-    """Announced parameters, checked; raises `ProtocolError`."""
+    """Check and convert announced parameters; raises `ProtocolError`."""
     if len(infos) > MAX_CHANNELS:
         raise ProtocolError(f"more than {MAX_CHANNELS} parameters")
     if len({info.name for info in infos}) < len(infos):
@@ -79,7 +79,7 @@ def parameters_from_infos(infos: Sequence[ParameterInfo]) -> tuple[Parameter, ..
 
 
 def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:
-    """Announced ports, checked; raises `ProtocolError`.
+    """Check and convert announced ports; raises `ProtocolError`.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ _MATRICES = ("A", "B", "C", "D")
 
 
 def linear_answer(model: LinearModel | None) -> Linearised:
-    """A solver's answer; without matrices if there are none, or if they exceed a message."""
+    """Build a solver's answer, without matrices if there are none or they exceed a message."""
     if model is None or model.lacking:
         return Linearised()
     A, B, C, D, fineness = (pack(array) for array in model[:5])
@@ -157,7 +157,7 @@ def linear_answer(model: LinearModel | None) -> Linearised:
 def linear_model(
     answer: Linearised, n_inputs: int, n_outputs: int, members: int = 1
 ) -> LinearModel | None:
-    """The answer in the form that the master uses; a group has as many `members`.
+    """Check and convert a solver's answer; `members` is the size of a group.
 
     Raises
     ------
@@ -190,9 +190,9 @@ def linear_model(
             raise ProtocolError(f"Linearised: {key} contains values that are not finite")
     for key, share in shares.items():
         if not ((share >= 0.0) & (share <= 1.0)).all():
-            raise ProtocolError(f"Linearised: {key} holds values outside 0 to 1")
+            raise ProtocolError(f"Linearised: {key} has values outside 0 to 1")
     if not UNSEEN <= answer.inside <= SWITCHES:
-        raise ProtocolError(f"Linearised: inside = {answer.inside}; it is 0, 1 or 2")
+        raise ProtocolError(f"Linearised: inside = {answer.inside}; it must be 0, 1 or 2")
     A, B, C, D = (arrays[key] for key in _MATRICES)
     slope = shares["slope"]
     return LinearModel(

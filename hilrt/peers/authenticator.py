@@ -1,6 +1,6 @@
 """Admission of ZeroMQ connections to the master, by a known key or by the session's token.
 
-ZeroMQ requests authentication before it makes a connection (ZAP, RFC 27 of ZeroMQ); a refused
+ZeroMQ requests authentication before it establishes a connection (ZAP, RFC 27 of ZeroMQ); a refused
 connection never delivers a message. The hub answers a few requests per poll, so that a flood delays
 pending connections, not ticks. A separate thread would compete with the master's for the
 interpreter.
@@ -35,16 +35,16 @@ MAX_PER_POLL: Final = 5
 
 
 class Authenticator(ABC):
-    """Decides whether a connection is admitted.
+    """Admission of connections.
 
     Attributes
     ----------
     refused, missing : str
-        Kinds under which refused connections are counted: with a wrong secret, and without one.
+        Kinds of refused connections in counts: with a wrong secret, and without one.
     texts : dict of str to str
         Descriptions of these kinds.
     direct : bool
-        Whether processes of this account may connect without ZeroMQ.
+        Whether processes of this account may also use the direct transport.
     """
 
     mechanism: ClassVar[bytes]
@@ -78,7 +78,7 @@ class Authenticator(ABC):
         self.configure(socket)
 
     def bound(self, address: str) -> None:
-        """Handle that the socket is bound: `address` is its endpoint."""
+        """Handle the binding of the socket to the endpoint `address`."""
 
     def poll(self) -> int:
         """Answer some of the pending requests; return how many connections were refused."""
@@ -105,7 +105,7 @@ class Authenticator(ABC):
 
 
 class KeyAuthenticator(Authenticator):
-    """Admits known CURVE keys, each only under the name of its file.
+    """Admission of known CURVE keys, each only under the name of its file.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class KeyAuthenticator(Authenticator):
             if path.stem != MASTER:
                 names.setdefault(z85.decode(read_key(path)), set()).add(path.stem)
         if not names:
-            raise ConfigError(f"{folder}: has no peer's .pub; `hilrt keys {folder} NAME` makes one")
+            raise ConfigError(f"{folder}: has no peer's .pub; run `hilrt keys {folder} NAME`")
         self._users = {key: " ".join(sorted(admitted)) for key, admitted in names.items()}
 
     def configure(self, socket: Socket) -> None:
@@ -147,7 +147,7 @@ class KeyAuthenticator(Authenticator):
 
 
 class TokenAuthenticator(Authenticator):
-    """Admits connections with the session's token, known only to processes of this account."""
+    """Admission by the session's token, known only to processes of this account."""
 
     mechanism = b"PLAIN"
     refused, missing = "unknown_token", "no_token"
@@ -172,11 +172,11 @@ class TokenAuthenticator(Authenticator):
         return "token" if hmac.compare_digest(given, self.token.text.encode()) else None
 
     def bound(self, address: str) -> None:
-        """See `Authenticator.bound`; publishes the token for peers started by hand."""
+        """See `Authenticator.bound`; publish the token for peers started by hand."""
         self.token.publish(address)
 
     def close(self) -> None:
-        """See `Authenticator.close`; removes the token's file."""
+        """See `Authenticator.close`; remove the token's file."""
         super().close()
         self.token.remove()
 
@@ -190,9 +190,9 @@ log = logging.getLogger("hilrt.peers.hub")
 
 
 class SessionToken:
-    """A new token: it proves on a loopback address that a peer belongs to the master's account.
+    """Token by which a peer on a loopback address proves that it belongs to the master's account.
 
-    TCP does not reveal the process at the other end. The token is in the environment of processes
+    TCP does not identify the process at the other end. The token is in the environment of processes
     that the session starts and, for those started by hand, in a file that only this account can
     read, named after the master's address. It is valid until the session ends.
 
@@ -235,7 +235,7 @@ class TokenOfPeer(NamedTuple):
 
 
 def find_token(address: str) -> str | None:
-    """Token of the session at `address`, from this process' environment or account; else None."""
+    """Token of the session at `address`, from the environment or the account's file; else None."""
     if given := os.environ.get(TOKEN_VARIABLE):
         return given
     name = _file_name(address)

@@ -1,8 +1,8 @@
 """Offset and drift of a peer's clock against the master's, from two-way exchanges.
 
 Cristian (1989). The master sends its reading `sent_ns`; the peer answers with its own, `peer_ns`;
-the answer is read at `received_ns`. Whatever the delays, the peer's reading was taken between the
-two, so the offset peer − master lies within ``[peer_ns − received_ns, peer_ns − sent_ns]``.
+the master receives the answer at `received_ns`. Whatever the delays, the peer's reading was taken
+between the two, so the offset peer − master is in ``[peer_ns − received_ns, peer_ns − sent_ns]``.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 from hilrt.peers.wire import Heartbeat
 
-#: Interval from which the quickest exchange is kept for the regression, ns.
+#: Interval of which the fastest exchange is kept for the regression, ns.
 BUCKET_NS = 1_000_000_000
 #: Number of exchanges kept.
 KEPT = 64
-#: Largest plausible drift: anything above is due to a change of the path.
+#: Largest plausible drift; a larger one is due to a change of the path.
 LARGEST_DRIFT = 1e-3
-#: A drift is used once it has changed the offset by this many round trips. Delays of exchanges
-#: within twice the least round trip can look like a drift of at most three.
+#: A drift is used once it has changed the offset by this many round trips: delays within twice the
+#: shortest round trip can look like a drift of at most three.
 SIGNIFICANT = 4.0
 
 
 class _Exchange(NamedTuple):
-    at: int  #: in the middle, master's clock
+    at: int  #: middle of the exchange, master's clock
     offset: int
     round_trip: int
 
@@ -33,11 +33,11 @@ class _Exchange(NamedTuple):
 class ClockOffset:
     """Running estimate of one peer's clock.
 
-    The offset is the middle of the interval of the exchange with the least round trip: its error is
-    at most half that round trip. The drift is a regression over the quickest exchanges of the last
-    minute, used once it exceeds what their delays could cause. A later exchange corrects the offset
-    only as far as the two are contradictory. Averaging was rejected: an answer waits until the
-    master next reads, so delays are one-sided.
+    The offset is the middle of the interval of the exchange with the shortest round trip: its error
+    is at most half that round trip. The drift is a regression over the fastest exchanges of the
+    last minute, used once it exceeds the possible effect of their delays. A later exchange corrects
+    the offset only as far as the two contradict each other. Averaging was rejected because delays
+    are one-sided: an answer waits until the master next reads.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class ClockOffset:
     drift : float
         Rate of change of the offset, s/s.
     round_trip_ns : int or None
-        Least round trip so far, ns; half of it bounds the error while the clocks do not drift.
+        Shortest round trip so far, ns; half of it bounds the error if the clocks do not drift.
     """
 
     __slots__ = ("_at_ns", "_kept", "_newest", "drift", "offset_ns", "round_trip_ns")
@@ -61,7 +61,7 @@ class ClockOffset:
 
     @property
     def uncertainty(self) -> float:
-        """Bound of the offset's error, s: half of the least round trip; NaN before the first."""
+        """Bound of the offset's error, s: half the shortest round trip; NaN before the first."""
         return math.nan if self.round_trip_ns is None else 0.5e-9 * self.round_trip_ns
 
     def add(self, sent_ns: int, peer_ns: int, received_ns: int) -> bool:
@@ -149,7 +149,7 @@ class ClockExchanges:
         return True
 
     def restart(self) -> None:
-        """Schedule a few more measurements, because answers so far were read late."""
+        """Schedule a few more measurements, if earlier answers were read late."""
         self._left = OFFSET_EXCHANGES
 
     def question(self, now_ns: int) -> Heartbeat:
@@ -166,7 +166,7 @@ class ClockExchanges:
         return True
 
     def is_late_answer(self, message: Heartbeat) -> bool:
-        """Whether the message answers a forgotten request; each is answered once.
+        """Whether the message answers a request that is no longer stored; each is answered once.
 
         A peer that was busy for a long time answers all requests of that time.
         """

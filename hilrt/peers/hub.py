@@ -6,9 +6,9 @@ the background: `Hub.receive` and `RemoteLink.dispatch` move the messages when t
 them. While a reply is awaited (open, initialize, arm, stop), the event loop watches the transports'
 descriptor.
 
-That descriptor may report *edges* (`hilrt.peers.transport.zeromq_sockets`): everything must have
-been read before waiting on it (`Hub.drain` does so, up to its flood limit), and the wait must end
-now and then for another poll.
+That descriptor may be edge-triggered (`hilrt.peers.transport.zeromq_sockets`): everything must be
+read before waiting on it (`Hub.drain` does so, up to its flood limit), and the wait must be
+interrupted regularly for another poll.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger("hilrt.peers.hub")
 
 #: Maximum messages read by one `Hub.drain`, so that a flooding peer cannot block the master.
 MAX_PER_DRAIN = 1000
-#: Consecutive polls that ran out of time before all was read: a peer floods the master.
+#: Number of consecutive polls without time to read everything that counts as a flood.
 FLOODED_POLLS = 20
 #: Interval at which a waiting event loop polls the transports, s.
 _LOOK_AGAIN_S = 0.01
@@ -95,13 +95,13 @@ class Hub:
     listen : str
         ZeroMQ endpoint to bind; a port ``*`` takes a free one.
     heartbeat_s, connect_timeout : float
-        Longest interval between two messages of a live peer, s; and time allowed for a peer to
+        Longest interval between two messages of a live peer, s; and time limit for a peer to
         connect, and to initialize, s.
     authenticator : Authenticator, optional
-        Accepts only peers with a known key, or with the session's token. Without it, any peer.
+        Admits only peers with a known key, or with the session's token. Default: any peer.
     direct : bool
-        Also accept processes of this machine and account without ZeroMQ, if the system supports it;
-        not possible with keys, which belong to ZeroMQ.
+        Also accept processes of this machine and account without ZeroMQ, if the system supports it
+        and there are no keys, which need ZeroMQ.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -112,8 +112,8 @@ class Hub:
     protocol : MasterProtocol
         State of the peers, and meaning of their messages.
     changed, reporting : dict
-        Links, as keys, whose peer was lost or has returned since they were removed here; and those
-        with `events` not yet collected.
+        Links, as keys, whose peer was lost or has returned; and those with `events` not yet
+        collected. The caller removes them.
     on_loss : callable
         Called with a `PeerLost` for each peer that is lost without having been stopped.
     """
@@ -150,7 +150,7 @@ class Hub:
         router = Router(listen, authenticator)
         self.address = router.address
         self._servers: list[ServerTransport] = [router]
-        #: Transports that a peer uses, or may still connect to: polled in every drain.
+        #: Transports that a peer uses, or may still connect to; they are polled in every drain.
         self._used: list[ServerTransport] = self._servers
         self._fd = router.fileno()
         self._epoll: select.epoll | None = None
@@ -188,7 +188,7 @@ class Hub:
         return (self.clock() - self._epoch_ns) * 1e-9
 
     def fileno(self) -> int:
-        """Descriptor of all transports; it may report edges, see the module's docstring."""
+        """Descriptor of all transports; it may be edge-triggered, see the module's docstring."""
         return self._fd
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class Hub:
     # --- messages -----------------------------------------------------------------------------
 
     def send(self, peer: RemotePeer, data: bytes) -> bool:
-        """Send an encoded message without waiting; False, counted, when it could not be sent."""
+        """Send an encoded message without waiting; return False, and count it, if that fails."""
         if peer.connection is None or self.closed:
             return False
         taken = self._transmit(peer.connection, data)
@@ -229,7 +229,7 @@ class Hub:
         return taken
 
     def _sent(self, taken: bool) -> None:
-        """Log messages that were not accepted, and watch again."""
+        """Process the protocol's output if a message was not accepted; watch again."""
         if not taken:
             self._hand_over()
         if self._watching_fd and self._loop is not None:  # the send may have consumed the edge
@@ -240,7 +240,7 @@ class Hub:
         self._held.append((link, link.peer.send(step)))
 
     def flush(self) -> None:
-        """Send held steps together, and note the time.
+        """Send held steps together, and record the time.
 
         Sent one by one, each would wake the sending thread, or the peer, again.
         """
@@ -279,7 +279,7 @@ class Hub:
         return self.protocol.unused.why_dropped(name, self.clock())
 
     def count(self, name: str, kind: str, text: str) -> None:
-        """Count an unused message, for the link, too."""
+        """Count an unused message, also for the link."""
         self.protocol.count(name, kind, text, self.clock())
         self._hand_over()
 
@@ -289,22 +289,22 @@ class Hub:
             self._drain(self.clock(), None)
 
     def receive(self, until_ns: int) -> int:
-        """Pass received messages to the links, and do nothing else; never blocks.
+        """Pass received messages to the links, and nothing else, without blocking.
 
-        Connections take turns, and each has at least one; apart from that it stops at `until_ns`,
-        on the hub's clock, or after `MAX_PER_DRAIN` messages. Returns the number of messages.
+        Connections take turns, and each gets at least one; after that, reception stops at
+        `until_ns` on the hub's clock, or after `MAX_PER_DRAIN` messages. Returns their number.
         """
         if self.closed:
             return 0
-        taken = self._take(self._used, until_ns, accept=False)
+        taken = self._receive(self._used, until_ns, accept=False)
         if self.protocol.has_output:
             self._hand_over()
         return taken
 
     def watch_again(self) -> None:
-        """Make the descriptor report the next message, when `receive` has found none.
+        """Rearm the descriptor, after `receive` has found no message.
 
-        An edge of a transport that is not in use would keep it readable.
+        An edge of an unused transport would keep it readable.
         """
         if not self.closed:
             for server in self._servers:
@@ -322,18 +322,19 @@ class Hub:
         if self._watchers or self._missing or now_ns >= self._poll_ns:
             self._poll_ns = now_ns + round(self.protocol.heartbeat_s * 1e9)
             self._poll_connections()
-        self._take(self._servers if keeps or self._watchers else self._used, until_ns, accept=True)
+        servers = self._servers if keeps or self._watchers else self._used
+        self._receive(servers, until_ns, accept=True)
         if keeps:
             self.protocol.keep_alive(now_ns)
         if self.protocol.has_output:
             self._hand_over()
 
-    def _take(
+    def _receive(
         self, servers: Sequence[ServerTransport], until_ns: int | None, *, accept: bool
     ) -> int:
         """Pass received messages to the protocol; return their number."""
         self._draining, unfinished = True, self._unfinished
-        taken = sum([self._take_from(server, until_ns, accept) for server in servers])
+        taken = sum([self._receive_from(server, until_ns, accept) for server in servers])
         self._draining = False
         if self._unfinished == unfinished:
             self._unfinished = 0
@@ -341,9 +342,9 @@ class Hub:
             self.protocol.connection_lost(self._ended.pop(), "its connection closed")
         return taken
 
-    def _take_from(self, server: ServerTransport, until_ns: int | None, accept: bool) -> int:
+    def _receive_from(self, server: ServerTransport, until_ns: int | None, accept: bool) -> int:
         protocol, clock = self.protocol, self.clock
-        turns = 2 * len(self._links)  # an answer, and a heartbeat or event, of each
+        turns = 2 * len(self._links)  # of each link an answer, and a heartbeat or event
         taken = 0
         for taken, (key, data) in enumerate(server.receive(accept), start=1):
             connection, now_ns, stays = (server, key), clock(), True
@@ -406,7 +407,7 @@ class Hub:
         return False
 
     def _find_used(self) -> None:
-        """Find the transports in use; the others are polled with the heartbeats only.
+        """Find the transports in use; the others are polled only with the heartbeats.
 
         Each poll costs a system call.
         """
@@ -428,7 +429,7 @@ class Hub:
     # --- waiting in the event loop ------------------------------------------------------------
 
     async def wait(self, future: asyncio.Future[T], timeout: float) -> T:
-        """Result of a future that a message sets; `TimeoutError` after `timeout` [s].
+        """Wait for a future that a message sets; `TimeoutError` after `timeout` [s].
 
         From the first call until `close`, heartbeats are sent even while nothing polls.
         """
@@ -465,7 +466,7 @@ class Hub:
         if self.closed:
             return
         self.drain()
-        # Each is polled: only this makes the descriptor report later messages.
+        # Poll each: otherwise the descriptor would not report later messages.
         more = [server.waiting() for server in self._servers]
         if any(more) and self._watching_fd and self._loop is not None:
             self._loop.call_soon(self._readable)

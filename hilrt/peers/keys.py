@@ -33,7 +33,7 @@ Socket = zmq.Socket[bytes]
 def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
     """Create missing key pairs, the master's and one for each name.
 
-    Existing keys are left alone: to renew one, delete its two files. `ConfigError` if the folder is
+    Existing keys stay unchanged: to renew one, delete its two files. `ConfigError` if the folder is
     not writable or a name is invalid.
     """
     made = []
@@ -60,7 +60,7 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _write(path: Path, key: bytes, mode: int) -> None:
-    """Write a new file; its mode is set before the key is written, independently of the umask."""
+    """Write a new file with a mode that is set before the key is written, whatever the umask."""
     with whole_file(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
         with os.fdopen(descriptor, "wb") as file:
@@ -91,7 +91,7 @@ class PeerKeys(NamedTuple):
     master: bytes
 
     def use(self, socket: Socket) -> None:
-        """Encrypt the connections that `socket` makes from now on."""
+        """Encrypt all later connections of `socket`."""
         socket.curve_publickey = self.public
         socket.curve_secretkey = self.secret
         socket.curve_serverkey = self.master
@@ -109,7 +109,7 @@ def peer_keys(name: str) -> PeerKeys | None:
 
 
 def is_local(endpoint: str) -> bool:
-    """Whether only this machine can reach a ZeroMQ endpoint."""
+    """Whether a ZeroMQ endpoint can be reached only from this machine."""
     transport, _, address = endpoint.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc")
@@ -124,9 +124,9 @@ _OTHERS, _OTHERS_WRITE = 0o077, 0o022
 def refuse_unsafe(path: Path) -> None:
     """Raise `ConfigError`, with a command as remedy, if other accounts have unsafe access.
 
-    Write access to a folder of keys decides who takes part: another ``NAME.pub`` admits its owner,
-    and another ``master.pub`` makes peers trust another master. On Windows, which has no such
-    modes, the folder's access list is the owner's responsibility.
+    Anyone with write access to a folder of keys can admit a peer by another ``NAME.pub``, or make
+    peers trust another master by another ``master.pub``. On Windows, which has no such modes, the
+    folder's access list is the owner's responsibility.
 
     Parameters
     ----------

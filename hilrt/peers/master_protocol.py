@@ -6,7 +6,7 @@ identifies connections by keys that its I/O (`hilrt.peers.hub`) chooses, and rea
 * `greet` processes messages of a new connection, `RemotePeer.receive` those of a peer in
 `connections`, and `connection_lost` the end of a connection;
 * `keep_alive` is called when `due_ns` has passed, for heartbeats and silence;
-* after each of these, `events` returns what has happened and `data_to_send` the data to send.
+* after each of these, `events` returns events and `data_to_send` the messages to send.
 
 A `RemotePeer` represents one peer; this class contains the handshake and shared state.
 """
@@ -36,9 +36,9 @@ HEARTBEAT_S = 0.2
 #: A peer that is silent for this many heartbeats is lost.
 SILENT_HEARTBEATS = 10
 #: Messages tolerated from a connection without an accepted hello: a solver whose connection broke
-#: sends some before it repeats its hello.
+#: may send some before it repeats its hello.
 MAX_STRANGE = 20
-#: Number of connections for which they are counted.
+#: Maximum number of connections for which these messages are counted.
 _REMEMBERED = 1000
 
 
@@ -143,7 +143,7 @@ class MasterProtocol:
     ) -> bool:
         """Process a message, read at `now_ns`, of a connection that is not in `connections` yet.
 
-        `origin` returns where it came from. False if the connection should be ended, because
+        `origin` returns its origin. Returns False if the connection should be ended, because
         nothing useful is expected from it.
         """
         try:
@@ -159,7 +159,7 @@ class MasterProtocol:
     def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> bool:
         """Count an invalid or unexpected message of a connection.
 
-        False as in `greet`, if the connection belongs to no peer.
+        Returns False as `greet` does, if the connection belongs to no peer.
         """
         peer = self.connections.get(connection)
         self.count(STRANGER if peer is None else peer.name, error.kind, str(error), now_ns)
@@ -178,7 +178,7 @@ class MasterProtocol:
             )
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
-        """Handle the end of a connection; no effect if the peer has another one by now."""
+        """Handle the end of a connection; no effect if the peer already has another one."""
         peer = self.connections.get(connection)
         if peer is not None and peer.connection == connection:
             peer.lose(reason)
@@ -201,7 +201,7 @@ class MasterProtocol:
     def _reject(
         self, connection: Connection, hello: Hello, origin: Origin, reason: str, now_ns: int
     ) -> bool:
-        """Answer a hello that is not accepted; False as in `greet`."""
+        """Answer a hello that is not accepted; return False as `greet` does."""
         peer = self.peers.get(hello.name)
         name = STRANGER if peer is None else peer.name
         self.count(name, "rejected", f"{reason} (from {origin.where})", now_ns)
@@ -250,7 +250,7 @@ class MasterProtocol:
     def keep_alive(self, now_ns: int) -> None:
         """Check the silence of one peer, and send it a heartbeat, if due.
 
-        Peers take turns, so that no tick pays for all of them.
+        Peers take turns, so that no tick has to handle all of them.
         """
         if now_ns < self.due_ns:
             return
@@ -260,18 +260,18 @@ class MasterProtocol:
         if not peers:
             return
         silence_ns = SILENT_HEARTBEATS * self._heartbeat_ns
-        if held_up:  # the master did not read: messages of peers may still be pending
+        if held_up:  # the master did not read, so messages of peers may still be pending
             for peer in peers:
                 peer.heard_ns = max(peer.heard_ns, now_ns - silence_ns + 2 * self._heartbeat_ns)
         self._turn = (self._turn + 1) % len(peers)
         peers[self._turn].keep_alive(now_ns, silence_ns)
 
     def measure_offsets(self, now_ns: int) -> None:
-        """Request the clock of each new peer; call it often while answers are read promptly."""
+        """Request the clock of each new peer; to be called while answers are read promptly."""
         for peer in self.peers.values():
             peer.measure_offset(now_ns)
 
     def compare_clocks_again(self) -> None:
-        """Measure all clocks again: the master was busy and read earlier answers late."""
+        """Measure all clocks again, after the master was busy and read answers late."""
         for peer in self.peers.values():
             peer.clock_exchanges.restart()

@@ -1,9 +1,9 @@
 """A peer's end of the wire: the connection of a solver or gateway process.
 
 The `Peer` moves bytes between its transport and the `PeerProtocol`, which interprets them. Messages
-move only inside `receive` and `wait`, which also answer the master's heartbeats and send heartbeats
-when nothing else was sent for a while: call one of them at least every `heartbeat_s`. Longer
-silence of a solver that is computing does not count, see docs/protocol.md.
+are received only inside `receive` and `wait`, which also answer the master's heartbeats and send
+heartbeats when nothing else was sent for a while: call one of them at least every `heartbeat_s`.
+Longer silence of a solver that is computing does not count, see docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Peer:
     Attributes
     ----------
     transport : ClientTransport
-        For a poller; messages go through the methods.
+        For use with a poller only; messages are sent and received by the methods.
     protocol : PeerProtocol
         State of the connection, and messages to send.
     on_answer : callable or None
-        Called with operators' answers; None for a process that asks nothing.
+        Called with operators' answers; None for a process without prompts.
 
     Raises
     ------
@@ -109,13 +109,13 @@ class Peer:
         _check_size(hello)
         self.protocol = PeerProtocol(hello, clock())
         self._credentials: PeerKeys | TokenOfPeer | None = peer_keys(name)
-        #: Whether the master, once started, may require a token that is not available yet.
+        #: Whether a master that starts later may require a token that is not available yet.
         self._too_early = self._credentials is None and is_local(address)
         self._small = _largest(hello) <= local.MAX_BYTES
         self.transport = self._admitted() or Dealer(address, self._credentials)
 
     def _admitted(self) -> ClientTransport | None:
-        """A connection to a master, with proof of the same account; None if there is none."""
+        """Connection to a master that proves the same account; None if there is none."""
         if not self._too_early:
             return None
         if self._small and (transport := local.connect(self.address)) is not None:
@@ -128,7 +128,7 @@ class Peer:
         return Dealer(self.address, self._credentials)
 
     def _find_master(self) -> None:
-        """Connect as required by a master that may have started after this process."""
+        """Connect again, as required by a master that may have started after this process."""
         transport = self._admitted()
         if transport is not None:
             self.transport.close(0)
@@ -156,7 +156,7 @@ class Peer:
         self._flush()
 
     def connect(self, timeout: float = 20.0) -> Welcome:
-        """Say hello and wait for the master's welcome; blocks for at most `timeout` [s].
+        """Send the hello and wait for the master's welcome, for at most `timeout` [s].
 
         Raises
         ------
@@ -189,7 +189,7 @@ class Peer:
         return "; the session may not know this peer's key, or may have another key itself"
 
     def send(self, message: Message) -> bool:
-        """Send without waiting; False, and counted, if the queue to the master is full."""
+        """Send without waiting; return False, and count it, if the queue to the master is full."""
         return self._transmit(encode(message))
 
     def _transmit(self, data: bytes) -> bool:
@@ -210,10 +210,10 @@ class Peer:
             self._transmit(data)
 
     def receive(self, within_ns: int | None = None) -> list[FromMaster]:
-        """Messages that have arrived, including heartbeats (already answered); never blocks.
+        """Receive messages, including heartbeats (already answered), without blocking.
 
-        Messages not read `within_ns` wait for the next call, so that a process with deadlines is
-        not blocked by a master that sends too much.
+        Messages not read `within_ns` [ns] are left for the next call, so that a master that sends
+        too much does not block a process with deadlines.
         """
         messages: list[FromMaster] = []
         end_ns = None if within_ns is None else self.clock() + within_ns
@@ -228,11 +228,11 @@ class Peer:
         return messages
 
     def wait(self, timeout: float) -> list[FromMaster]:
-        """Wait up to `timeout` [s], rounded up to ms, for one message; empty without one."""
+        """Wait up to `timeout` [s], rounded up to ms, for one message; return none or one."""
         data = self.transport.receive(max(1, -int(-timeout * 1e3 // 1)))
         now_ns, protocol = self.clock(), self.protocol
         message = None if data is None else protocol.receive(data, now_ns)
-        # While messages arrive, occasional polls suffice; an answer is awaited.
+        # While messages arrive, occasional polls suffice.
         if data is None or now_ns > protocol.poll_ns:
             protocol.keep_alive(now_ns)
         if protocol.to_send:
@@ -279,7 +279,7 @@ def _largest(hello: Hello) -> int:
 
 
 def _check_size(hello: Hello) -> None:
-    """Raise `ConfigError` for ports that no master would accept, or even receive."""
+    """Raise `ConfigError` for ports that a master would not accept, or even receive."""
     remedy = "only couple the necessary ports, or split it into several subsystems"
     for direction, ports in (("inputs", hello.inputs), ("outputs", hello.outputs)):
         count = sum(port.size for port in ports)

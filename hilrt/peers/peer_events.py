@@ -30,7 +30,7 @@ class Left(NamedTuple):
 
 
 class CameBack(NamedTuple):
-    """A peer that was away is connected again and waits for `RemotePeer.initialize_again`."""
+    """A peer that was away has reconnected and waits for `RemotePeer.initialize_again`."""
 
     name: str
     hello: Hello
@@ -52,7 +52,7 @@ class Lost(NamedTuple):
 
 
 class NotUsed(NamedTuple):
-    """A message of a peer, or to it, was not used; `kind` as in `UnusedMessages.counters`."""
+    """A message from or to a peer was not used; `kind` as in `UnusedMessages.counters`."""
 
     name: str
     kind: str
@@ -81,7 +81,7 @@ REFUSED_KINDS = DROPPED_KINDS | {
 
 
 class UnusedMessages:
-    """Counts unused messages; keeps the newest of each peer and kind; times: master's clock, ns.
+    """Counts of unused messages, and the newest of each peer and kind; times: master's clock, ns.
 
     Attributes
     ----------

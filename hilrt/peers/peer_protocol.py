@@ -5,9 +5,10 @@ core reads no clock and no socket; its I/O (`hilrt.peers.peer`) does:
 
 * `connect` sends the hello;
 * `receive` processes one message of the master and returns it if the peer must handle it;
-* `keep_alive` is called now and then, also while messages arrive, for heartbeats and repeated
+* `keep_alive` is called regularly, even while messages arrive, for heartbeats and repeated
 hellos;
-* after each of these, `data_to_send` returns the data to send, and `sent` notes its departure.
+* after each of these, `data_to_send` returns the messages to send, and `sent` records that one was
+sent.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ HELLO_AGAIN_HEARTBEATS = 5
 POLLS_PER_HEARTBEAT = 8
 #: Without a call of `keep_alive` for this many heartbeats, the process was busy or suspended.
 _AWAY_HEARTBEATS = 4
-#: Silence credited to the master then, in heartbeats: its messages may not be read yet.
+#: Silence of the master assumed after that, in heartbeats: its messages may not be read yet.
 _SILENCE_AFTER_AWAY = 2
-#: Value until the welcome, s.
+#: Heartbeat interval until the welcome, s.
 FIRST_HEARTBEAT_S = 0.2
 
 
@@ -62,7 +63,7 @@ class PeerProtocol:
     heartbeat_s : float
         Longest interval between two messages, as the master requested, s.
     heard_ns : int
-        When the newest message was received, ns.
+        Time at which the newest message was received, ns.
     poll_ns : int
         Time of the next call of `keep_alive`, even while messages arrive, ns.
     to_send : list of bytes
@@ -90,7 +91,7 @@ class PeerProtocol:
         return data
 
     def sent(self, now_ns: int) -> None:
-        """Note that a message was sent at `now_ns`: no heartbeat is needed for a while."""
+        """Record that a message was sent at `now_ns`, which postpones the next heartbeat."""
         self._sent_ns = now_ns
 
     # --- in -----------------------------------------------------------------------------------

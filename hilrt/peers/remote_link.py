@@ -1,4 +1,4 @@
-"""Links to subsystems in other processes, by way of the `Hub`."""
+"""Links to subsystems in other processes, through the `Hub`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ A = TypeVar("A", bound=Message)
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Maximum messages for people kept until they are collected.
+#: Maximum events kept until they are collected.
 REPORTS = 1000
 
 
@@ -64,9 +64,9 @@ class RemoteLink(Link):
     hub, peer : Hub, RemotePeer
         Set by `Hub.add`, before `open`; the peer is the protocol's state of the subsystem.
     events : deque of Event
-        Messages of the peer for people; the session collects and logs them.
+        Events reported by the peer; the session collects and logs them.
     sent_ns : int
-        When the outstanding step was sent, on the hub's clock.
+        Time at which the outstanding step was sent, on the hub's clock.
     operated : bool
         Whether an operator can answer the subsystem's prompts.
     """
@@ -74,7 +74,7 @@ class RemoteLink(Link):
     remote = True
     #: Role that the peer must announce.
     role: ClassVar[Role]
-    #: Time allowed for the peer to end regularly, s.
+    #: Time limit for the peer to end regularly, s.
     stop_timeout: float = 2.0
 
     events: deque[Event]
@@ -141,11 +141,11 @@ class RemoteLink(Link):
         return await self._await_answer(answer, timeout, f"answer to {type(message).__name__}")
 
     def send(self, message: Message) -> bool:
-        """Send a message without waiting; False, and counted, if it could not be sent."""
+        """Send a message without waiting; return False, and count it, if that fails."""
         return self.hub.send(self.peer, self.peer.send(message))
 
     def unanswered(self, reason: str) -> None:
-        """Handle that the peer did not answer to `stop`; models do nothing."""
+        """Handle a missing answer to `stop`; models do nothing."""
 
     def gone(self, reason: str, *, for_good: bool = False) -> None:
         """Handle the loss of the peer, such as the end of its process; see `RemotePeer.lose`."""
@@ -154,9 +154,9 @@ class RemoteLink(Link):
     def process_ended(self, pid: int, text: str) -> None:
         """Handle the end of the process that the session started; `text` describes it.
 
-        It ends that process' connection, but not one made by another process since.
+        This ends that process's connection, but not a later one of another process.
         """
-        unknown = not self._group and not self._came_back  # it may have been the only one
+        unknown = not self._group and not self._came_back  # it may be the only process
         if self.peer.connection is None or self._group == pid or unknown:
             self.gone(f"its process {text}")
             return
@@ -213,7 +213,7 @@ class RemoteLink(Link):
             await self._await_answer(Hello, self.hub.connect_timeout, "connection")
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
-        """See `Link.initialize`; loading may take long, and the silence does not count."""
+        """See `Link.initialize`; silence does not count, because loading may take long."""
         message = Initialize(t0=t0, u0=pack(u0))
         answer = await self.request(message, Initialized, self.hub.connect_timeout)
         try:
@@ -235,7 +235,7 @@ class RemoteLink(Link):
         """Build the message sent by `dispatch`."""
 
     def receive(self) -> None:
-        """See `Link.receive`; the hub, shared by all links, passes messages to any of them."""
+        """See `Link.receive`; the hub is shared, and may pass messages to any link."""
         self.hub.drain()
         if self.peer.lost:
             raise PeerLost(self.name, self.peer.lost)
@@ -288,7 +288,7 @@ class RemoteLink(Link):
     # --- inside -------------------------------------------------------------------------------
 
     def _report(self, event: Event) -> None:
-        """Keep a message for the session's log."""
+        """Keep an event for the session's log."""
         self.events.append(event)
         self.hub.reporting[self] = None
 

@@ -7,8 +7,8 @@
            lost, if it   ▼                             │
            may return   AWAY ────────hello────────► RETURNED
 
-Losing the connection in any state takes the peer to AWAY if it may return. Otherwise the peer is
-permanently `lost`, whatever its state.
+A peer that loses its connection in any state is AWAY if it may return. Otherwise it is permanently
+`lost`, whatever its state.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ log = logging.getLogger("hilrt.peers.hub")
 #: Connections requesting a peer's name that are reported; more are only counted.
 CONTESTS_REPORTED = 20
 
-#: Answers to requests. Such an answer is used only while it is due.
+#: Answers to requests; an answer is used only while it is due.
 ANSWERS: dict[type[Message], type[Message]] = {
     Initialize: Initialized,
     Advance: Advanced,
@@ -109,7 +109,7 @@ class SharedByPeers:
     peers : dict of Connection to RemotePeer
         The accepted connections.
     to_send : list of (Connection, bytes)
-        Messages of the protocol itself that the I/O has to send.
+        Messages of the protocol itself, for the I/O to send.
     events : list of PeerEvent
         Events for the I/O.
     unused : UnusedMessages
@@ -162,11 +162,11 @@ class RemotePeer:
         Converts the peer's clock readings to the master's.
     clock_exchanges : ClockExchanges
     heard_ns : int
-        When the newest message was read, master's clock, ns.
+        Time at which the newest message was read, master's clock, ns.
     lost : str
         Reason why the peer is permanently lost; empty if it is not.
     stopping : bool
-        Whether the peer was stopped: its end is then no fault.
+        Whether the peer was stopped, so that its end is not a fault.
     """
 
     def __init__(
@@ -266,11 +266,11 @@ class RemotePeer:
 
     @property
     def computing(self) -> bool:
-        """Whether the peer owes a result: its silence does not count then."""
+        """Whether the peer is computing a result, so that its silence does not count."""
         return not self._due.isdisjoint(_COMPUTED)
 
     def send(self, message: Message) -> bytes:
-        """Bytes of a message to the peer; its answer, if there is one, is due from now on."""
+        """Encode a message to the peer; its answer, if there is one, is due from now on."""
         answer = ANSWERS.get(type(message))
         if answer is not None:
             self._due.add(answer)
@@ -332,19 +332,19 @@ class RemotePeer:
         if silent_ns > silence_ns and not self.computing:
             self.lose(f"silent for {silent_ns * 1e-9:.1f} s; {self.hint(now_ns)}")
         else:
-            self._ask(now_ns)
+            self._request_clock(now_ns)
 
     def measure_offset(self, now_ns: int) -> None:
-        """Request the peer's clock while answers are read promptly; a few times only."""
+        """Request the peer's clock, a few times, while answers are read promptly."""
         if self.connection is not None and not self.lost and self.clock_exchanges.count_turn():
-            self._ask(now_ns)
+            self._request_clock(now_ns)
 
     def hint(self, now_ns: int) -> str:
         """Hint for an error message: the newest unusable message, and what to check."""
         dropped = self._shared.unused.why_dropped(self.name, now_ns)
         return f"{dropped}; see its log" if dropped else "see its log"
 
-    def _ask(self, now_ns: int) -> None:
+    def _request_clock(self, now_ns: int) -> None:
         self._send(self.clock_exchanges.question(now_ns))
 
     def _heartbeat(self, message: Heartbeat, now_ns: int) -> None:
@@ -366,7 +366,7 @@ class RemotePeer:
         return self._readmits and self.role == "solver" and self._shared.running
 
     def lose(self, reason: str, *, for_good: bool = False) -> None:
-        """Handle the loss of the peer, for example when its connection closed.
+        """Handle the loss of the peer, for example after its connection has closed.
 
         The first reason is kept. A peer that `may_return` is only away, unless it is lost
         `for_good`.
@@ -382,7 +382,7 @@ class RemotePeer:
 
     @contextlib.contextmanager
     def despite_loss(self) -> Iterator[None]:
-        """Treat the connection as usable: a faulty bench can still be brought to rest."""
+        """Treat the connection as usable, because a faulty bench can still be brought to rest."""
         lost, self.lost = self.lost, ""
         try:
             yield
@@ -390,7 +390,7 @@ class RemotePeer:
             self.lost = lost or self.lost
 
     def initialize_again(self, message: Initialize) -> bytes:
-        """Bytes that make a returned peer restart; its answer will be an event."""
+        """Encode a message that restarts a returned peer; its answer will be an event."""
         self.state = ConnectionState.RESTARTING
         return self.send(message)
 

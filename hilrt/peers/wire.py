@@ -1,6 +1,6 @@
 """The wire protocol: messages, encode, decode. No I/O; see docs/protocol.md.
 
-A message is one msgpack map whose key ``type`` names it. Arrays travel as raw little-endian
+A message is one msgpack map whose key ``type`` names it. Arrays are sent as raw little-endian
 float64 (msgpack ``bin``), row-major; their shape follows from the ports announced in `Hello`.
 Times are seconds of session time (float64), clock readings integer nanoseconds of the sender's
 monotonic clock.
@@ -20,7 +20,7 @@ from hilrt.errors import ProtocolError
 from hilrt.solver import Floats
 
 PROTOCOL_VERSION = 1
-#: Larger messages are dropped unread; no regular message comes close.
+#: Larger messages are dropped unread; regular messages are much smaller.
 MAX_MESSAGE_BYTES = 1 << 20
 
 M = TypeVar("M")
@@ -193,7 +193,7 @@ class GoBack(Message):
 class Advanced(Message):
     """Solver → master: outputs at ``t + h`` of the advance with the same `tick`.
 
-    `received_ns` is when the solver read the advance from its socket, on its own monotonic clock;
+    `received_ns` is the time at which the solver read the advance, on its own monotonic clock;
     `event_t` is the time of the first discontinuity within the step; `ended` is the reason if the
     solver's simulation has ended with this sample.
     """
@@ -289,9 +289,9 @@ class Stopped(Message):
 
 
 class Heartbeat(Message):
-    """Both ways: alive. An answer echoes the other side's clock, for the clock offset.
+    """Both ways: sign of life. An answer echoes the other side's clock, for the clock offset.
 
-    A heartbeat with `echo_ns` 0 asks; the answer carries the asker's `sent_ns` as `echo_ns`.
+    A heartbeat with `echo_ns` 0 is a request; the answer has its `sent_ns` as `echo_ns`.
     """
 
     sent_ns: int
@@ -299,9 +299,9 @@ class Heartbeat(Message):
 
 
 class Event(Message):
-    """Peer → master: a message for people; `cause` is a flag's name or free.
+    """Peer → master: an event for operators and the log; `cause` is a flag's name or free.
 
-    `value` is its size, if it has one: views show the event with the largest value of each kind.
+    `value` is its severity, if any: views show the event with the largest value of each kind.
     """
 
     level: Literal["info", "warning", "error"]
@@ -311,9 +311,9 @@ class Event(Message):
 
 
 class Error(Message):
-    """Either way: the sender cannot continue; the session ends in the safe state.
+    """Both ways: the sender cannot continue; the session ends in the safe state.
 
-    `leaving`: a peer was ended from outside; one that replaces it may continue.
+    `leaving`: the peer was ended from outside; a peer that replaces it may continue.
     """
 
     text: str
@@ -414,7 +414,7 @@ def vector(data: bytes) -> Floats:
 def check_arrays(message: FromPeer, n_inputs: int, n_outputs: int) -> None:
     """Raise `ProtocolError` if a sample does not fit the announced numbers of values."""
     if isinstance(message, Advanced):
-        if len(message.y) != 8 * n_outputs:  # before the call: this runs for every sample
+        if len(message.y) != 8 * n_outputs:  # avoids the call, because this runs for every sample
             _check_size(message, message.y, n_outputs)
         if message.dy is not None:
             _check_size(message, message.dy, n_outputs, whole=False)

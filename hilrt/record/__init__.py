@@ -1,4 +1,4 @@
-"""Log of a session: writing it while the session runs, and reading it.
+"""Write the log of a session while it runs, and read it.
 
 In reading order:
 

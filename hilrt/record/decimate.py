@@ -1,8 +1,8 @@
-"""Reduction of rows to their extremes per interval, which keeps spikes of a single tick.
+"""Reduce rows to their extremes per interval, which keeps spikes of a single tick.
 
-`IntervalExtremes` holds one interval, for live views: the caller begins the next one.
-`Envelope` holds a whole session in bounded memory: intervals of equally many rows, merged in pairs
-when there are too many.
+`IntervalExtremes` covers one interval, for live views: the caller begins the next one.
+`Envelope` covers a whole session in bounded memory: intervals with equal numbers of rows, merged in
+pairs when there are too many.
 
 tsdownsample (MinMax, LTTB) was rejected: it needs whole signals as arrays in memory, and a log may
 be too large for that.
@@ -74,18 +74,18 @@ class Curve(NamedTuple):
 
 
 class Envelope:
-    """Extremes of the signals of one topic over intervals of equally many rows.
+    """Extremes of the signals of one topic over intervals with equal numbers of rows.
 
     Parameters
     ----------
     columns : int
         Signals of the topic.
     limit : int
-        Least number of intervals kept, given enough rows; at most twice as many are kept.
+        Minimum number of intervals kept, given enough rows; at most twice as many are kept.
     """
 
     def __init__(self, columns: int, limit: int) -> None:
-        # Allocated once: a recorder's memory must not grow over the hours.
+        # Allocated once, so that a recorder's memory does not grow.
         self._room = 2 * limit
         self._first_ns, self._last_ns = np.empty((2, self._room), np.int64)
         self._low, self._high, self._first, self._last = np.empty((4, self._room, columns))
@@ -172,10 +172,10 @@ def widen(low: Floats, high: Floats, values: Floats) -> None:
 
 
 def _fold(rows: Floats, columns: int, extreme: np.ufunc) -> Floats:
-    """Extreme of each of the `columns` over rows that are concatenated.
+    """Extreme of each of the `columns` over concatenated rows.
 
     The array is folded in half until one row is left: contiguous operations on long arrays are
-    several times as fast as a reduction over short rows.
+    several times faster than a reduction over short rows.
     """
     while rows.shape[1] > columns:
         count = rows.shape[1] // columns

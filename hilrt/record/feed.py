@@ -34,7 +34,7 @@ class Feed:
     rows, events : int
         Rows and events received.
     dropped, events_dropped, asides_dropped : int
-        Lost rows, lost events, and lost data beside the rows.
+        Numbers of lost rows, events, and other data.
     lost_events : list of dict
         Newest events known to be lost.
     on_first_loss : callable, optional
@@ -61,7 +61,7 @@ class Feed:
         self.rows += 1
 
     def flush(self) -> None:
-        """Send waiting messages, without blocking."""
+        """Send queued messages, without blocking."""
 
     def event(
         self,
@@ -82,7 +82,7 @@ class Feed:
         """Record a shift of the grid by `shift_ns` at `since_ns` on the monotonic clock."""
 
     def losses(self) -> list[str]:
-        """Losses as lines of text; empty if there were none."""
+        """Describe losses, one line each; empty if there were none."""
         lost = (
             (self.dropped, f"of {self.rows} steps are not in the log"),
             (self.events_dropped, "events are not in the log: summary.json has the newest"),
@@ -94,9 +94,9 @@ class Feed:
         """Release the resources."""
 
 
-#: Most messages queued. (CONFLATE, which keeps only the newest, loses it when the sender ends.)
+#: Maximum messages queued. (CONFLATE keeps only the newest, but loses it when the sender ends.)
 MESSAGES = 16
-#: How long the last message may take to leave, ms.
+#: Time limit for sending the last message, ms.
 LINGER_MS = 200
 
 
@@ -114,7 +114,7 @@ class LogProgress(msgspec.Struct, frozen=True):
     events : int
         Number of the master's events in the file.
     cut : list of str
-        Processes whose own logs were cut because they print too much.
+        Processes whose own logs were cut because they printed too much.
     """
 
     rows: int
@@ -130,7 +130,7 @@ _decoder = msgspec.msgpack.Decoder(LogProgress)
 
 
 class ProgressSender:
-    """Sender of progress at the recorder; it never waits for the master.
+    """The recorder's sender of progress reports; it never waits for the master.
 
     Parameters
     ----------
@@ -147,10 +147,9 @@ class ProgressSender:
     def send(
         self, path: Path, rows: int, missing: int, events: int, cut: Sequence[str] = ()
     ) -> None:
-        """Report that the log at `path` has all rows before number `rows`, except for `missing`.
+        """Report that the log at `path` has all but `missing` of the rows before number `rows`.
 
-        It also has the first `events` of the master's events. `cut` are the processes whose logs
-        were cut.
+        It also has the master's first `events` events. `cut` are the processes whose logs were cut.
         """
         free = shutil.disk_usage(path.parent).free
         progress = LogProgress(rows, missing, path.stat().st_size, free, events, list(cut))
@@ -163,7 +162,7 @@ class ProgressSender:
 
 
 class ProgressReceiver:
-    """Receiver of progress at the master; it never waits for the recorder.
+    """The master's receiver of progress reports; it never waits for the recorder.
 
     Parameters
     ----------
@@ -183,7 +182,7 @@ class ProgressReceiver:
         bind(self._socket, address)
 
     def poll(self) -> bool:
-        """Receive reports; whether there was one since the last call."""
+        """Receive reports; return whether there was one since the last call."""
         heard = False
         with contextlib.suppress(zmq.Again):
             for _ in range(MESSAGES):

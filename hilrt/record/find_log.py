@@ -1,4 +1,4 @@
-"""Finds a log by its file, its run's folder, or the newest match of a pattern."""
+"""Find a log by its file, its run's folder, or the newest match of a pattern."""
 
 from __future__ import annotations
 

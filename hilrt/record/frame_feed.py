@@ -1,4 +1,4 @@
-"""Recording of CAN frames: gateways send them in batches straight to the recorder's process.
+"""Recording of CAN frames: gateways send them in batches directly to the recorder's process.
 
 A gateway appends frames to a list, which is sent as one message every `BATCH_NS`. It never waits
 for the recorder: a batch that does not fit into the bounded queue is dropped and counted, and the
@@ -60,7 +60,7 @@ _decoder = msgspec.msgpack.Decoder(FrameBatch)
 def encode(
     bus: str, first: int, passes: Sequence[tuple[bool, int, int, Sequence[RawFrame]]]
 ) -> bytes:
-    """Encode a `FrameBatch` from plain tuples, which take a third of the time of named ones."""
+    """Encode a `FrameBatch` from plain tuples, which take a third of the time of named tuples."""
     return _encoder.encode((bus, first, passes))
 
 
@@ -70,12 +70,12 @@ def decode(data: bytes) -> FrameBatch:
     return batch
 
 
-#: Interval between batches, ns, and most frames in one.
+#: Interval between batches, ns, and maximum frames in one.
 BATCH_NS = 20_000_000
 BATCH_FRAMES = 512
-#: Most batches queued for the recorder: ten seconds, some megabytes on a full bus.
+#: Maximum batches queued for the recorder: ten seconds, some megabytes on a full bus.
 QUEUE_BATCHES = 512
-#: Longest time to send the last batch, ms.
+#: Time limit for sending the last batch, ms.
 LINGER_MS = 200
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -139,7 +139,7 @@ class FrameFeed:
             self.flush()
 
     def keep(self) -> None:
-        """Send a batch if it is due; must be called often."""
+        """Send a batch if it is due; to be called often."""
         if self._waiting and self._clock() - self._flushed_ns >= BATCH_NS:
             self.flush()
 
@@ -166,7 +166,7 @@ class FrameFeed:
             self._context.term()
 
 
-#: Largest age at which a frame's own time is trusted, relative to when it was read, ns.
+#: Maximum age of a frame when it is read, by its own time, for that time to be trusted, ns.
 MAX_AGE_NS = 60_000_000_000
 _STANDARD_MASK, _EXTENDED_MASK = 0x7FF, 0x1FFFFFFF
 
@@ -182,7 +182,7 @@ class Taken(NamedTuple):
     lost : int
         Number of frames missing before this batch.
     since_ns, until_ns : int
-        Session times between which they are missing, ns.
+        Session times between which the frames are missing, ns.
     """
 
     bus: str
@@ -209,7 +209,7 @@ class FrameIntake:
         self._last_ns: dict[str, int] = {}
 
     def take(self, data: bytes) -> Taken:
-        """Records of a batch.
+        """Decode a batch, and detect frames missing before it.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class FrameIntake:
 def _frame(bus: str, raw: RawFrame, direction: int) -> LoggedFrame:
     can_id, data, _, fd = raw
     flags = direction
-    wide = can_id & (EXTENDED | ERROR)  # an error's class takes more than eleven bits
+    wide = can_id & (EXTENDED | ERROR)  # an error class has more than eleven bits
     if can_id & EXTENDED:
         flags |= FrameFlag.EXTENDED
     if can_id & ERROR:
@@ -273,7 +273,7 @@ class SessionClock:
         self._since_ns = -(1 << 62)
 
     def stretched(self, since_ns: int, shift_ns: int) -> None:
-        """Note a shift of the grid by `shift_ns` at a reading: session time stood still."""
+        """Record a shift of the grid by `shift_ns`, during which session time stopped."""
         self._before_ns, self._since_ns = self._epoch_ns, since_ns
         self._epoch_ns += shift_ns
 

@@ -1,8 +1,8 @@
 """Recording around triggers: rows are buffered until it is known whether to write them.
 
-Rows and CAN frames wait in bounded buffers. Those around a trigger are passed on in order; those
-older than the time before a trigger are dropped. If the buffer reaches back far enough, a window
-of rows begins where the step's state is known, so that a replay can repeat the whole window.
+Rows and CAN frames are kept in bounded buffers. Those around a trigger are released in order; those
+older than the time before a trigger are dropped. If the buffer reaches back far enough, a window of
+rows begins at a known state, so that a replay can repeat the whole window.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEVER = -(1 << 62)
 class Rows(NamedTuple):
     """Consecutive rows: number of the first, session times (n,) [ns], values (n, n_signals).
 
-    `opens`: a window begins here, and the rows left out before it were not requested.
+    `opens`: a window begins here; the rows left out before it were not requested.
     """
 
     first: int
@@ -80,9 +80,9 @@ class Gate:
         self._below = np.array([-np.inf if x.below is None else x.below for x in limits])
         self._held: deque[Rows] = deque()
         self.held_bytes = 0
-        self._snapshots: deque[int] = deque([0])  # the first state is known, too
-        self._released = 0  # number of the row after the newest one passed on
-        self._moments: list[int] = []  # times of events, until their rows have arrived
+        self._snapshots: deque[int] = deque([0])  # the first state is also known
+        self._released = 0  # number of the row after the newest one released
+        self._moments: list[int] = []  # times of events whose rows have not arrived
         self._active: set[str] = set()  # alarms
         self._windows: deque[tuple[int, int]] = deque()  # newest last, session times [ns]
         self._moved = False  # whether windows changed since frames were checked
@@ -100,11 +100,11 @@ class Gate:
         self._newest_ns = int(rows.times[-1])
         found = self._release(self._until_ns)
         found += self._open(self._hits(rows))
-        self._let_go()
+        self._drop_rows()
         return found
 
     def event(self, event: RecordEvent) -> None:
-        """Process an event; if it is a trigger, it takes effect with the rows of its time."""
+        """Process an event; a trigger takes effect with the rows of its time."""
         trigger = self._trigger
         hit = event.level in ("error", "fatal") or event.cause in trigger.causes
         if event.cause == "alarm" and self._is_wanted(event.source):
@@ -128,11 +128,11 @@ class Gate:
     # -- frames -----------------------------------------------------------------------------------
 
     def covers(self, t_ns: int) -> bool:
-        """Whether frames of this session time [ns] are requested, as far as known."""
+        """Whether frames of this session time [ns] are requested, as far as is known."""
         return any(start <= t_ns <= end for start, end in self._windows)
 
     def hold(self, frame: HeldFrame) -> None:
-        """Buffer a frame that is not requested yet; drop the oldest if the buffer is full."""
+        """Buffer a frame that is not yet requested; drop the oldest if the buffer is full."""
         self._frames.append(frame)
         self._frames_bytes += len(frame.data) + _FRAME_OVERHEAD
         while self._frames_bytes > FRAMES_BYTES:
@@ -140,7 +140,7 @@ class Gate:
             self._drop_frame()
 
     def frames(self) -> Iterator[HeldFrame]:
-        """Yield buffered frames that are requested by now; drop those that are too old."""
+        """Yield buffered frames that are now requested; drop those that are too old."""
         if self._moved:
             self._moved = False
             kept, self._frames, self._frames_bytes = self._frames, deque(), 0
@@ -202,9 +202,9 @@ class Gate:
         return found
 
     def _first_row(self, start_ns: int) -> int | None:
-        """Number of a window's first row: one that a replay can start from, if there is one.
+        """Number of a window's first row, if possible one from which a replay can start.
 
-        That is at the newest snapshot before the window, or directly after the previous window.
+        That is the row of the newest snapshot before the window, or the row after the previous one.
         """
         for rows in self._held:
             if rows.times[-1] >= start_ns:
@@ -237,7 +237,7 @@ class Gate:
                 break
         return found
 
-    def _let_go(self) -> None:
+    def _drop_rows(self) -> None:
         """Drop rows that are too old for any window, or exceed the buffer."""
         oldest = self._newest_ns - self._reach_ns
         while self._held and (self._held[0].times[-1] < oldest or self.held_bytes > ROWS_BYTES):

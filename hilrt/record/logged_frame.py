@@ -22,9 +22,9 @@ TOPIC = "/can/"
 #: Bus of a frame whose bus has no name.
 UNNAMED = "bus"
 
-#: Most data bytes of a classic CAN frame.
+#: Maximum data bytes of a classic CAN frame.
 CLASSIC_BYTES = 8
-#: Largest distance of a time from 1970, ns: the difference of two times must fit into 64 bits.
+#: Largest distance of a time from 1970, ns, so that the difference of two times fits into 64 bits.
 LATEST_NS = 1 << 62
 _MOST_IDENTIFIER, _MOST_BYTES = (1 << 32) - 1, 255
 #: CDR header, id, flags, dlc, alignment, number of bytes.

@@ -1,9 +1,9 @@
 """Writer of MCAP files that writes the rows of all topics at once.
 
-It uses the records of the mcap library (`mcap.records`), but not its writer: that encodes messages
-one by one, which takes several times as long for rows that are a message on each of nine topics.
-It also keeps 1 KB of objects per chunk until the end. Here numpy lays out the rows, and only the
-compressed index entry of a chunk is kept.
+It uses the records of the mcap library (`mcap.records`), but not its writer, which encodes messages
+one by one (several times slower for rows with a message on each of nine topics) and keeps 1 KB of
+objects per chunk until the end. Here numpy lays out the rows, and only the compressed index entry
+of a chunk is kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ENTRY = struct.Struct("<QQ")
 
 
 class RowLayout:
-    """Layout of a row in a chunk: one message for each channel, one after the other.
+    """Layout of a row in a chunk: one message for each channel, in sequence.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class McapWriter:
         self._span: tuple[int, int] | None = None  # first and last time in the chunk, ns
         self._spans: tuple[int, int] | None = None  # first and last time in all earlier chunks
         self._chunks = 0
-        # In parts: a single growing buffer would be moved repeatedly and fragment the memory.
+        # Parts, because a single growing buffer would be moved repeatedly and fragment the memory.
         self._chunk_indexes: list[bytes] = []
         self._compressor = zlib.compressobj()
         self._counts: defaultdict[int, int] = defaultdict(int)
@@ -297,5 +297,5 @@ def _encoded(*found: records.McapRecord) -> bytes:
 
 
 def _joined(span: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int]:
-    """First and last time of two spans together."""
+    """First and last time of the union of two spans."""
     return other if span is None else (min(span[0], other[0]), max(span[1], other[1]))

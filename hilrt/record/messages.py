@@ -1,6 +1,6 @@
 """Messages from the master to the recorder: beginning, rows, events, end. No I/O.
 
-Rows travel beside these messages as raw frames, see `ROWS`; everything else is one msgpack frame.
+Rows are sent as raw frames, see `ROWS`; all other messages are one msgpack frame.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hilrt.files.formats import decode_by, parse_json
 ROWS = b"rows"
 BATCH = struct.Struct("<q")
 
-#: First frame of data beside the rows. It is followed by the topic, `ASIDE` (number of the row
-#: that it comes before, session time [ns]) and the data, msgpack.
+#: First frame of other data than rows. It is followed by the topic, `ASIDE` (number of the row
+#: that the data precede, session time [ns]) and the data, msgpack.
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
 #: Data that a replay needs: the state once a second, and changes at the step of a row: Jacobians,
-#: numbers that an operator adjusted (name and value), and sensitivities (whether they changed, by
-#: how much, since when this is possible [s], and their factors).
+#: numbers that an operator adjusted (name and value), and sensitivities (whether and by how much
+#: they changed, earliest time of the change [s], and their factors).
 SNAPSHOTS = "/snapshots"
 JACOBIANS = "/jacobians"
 ADJUSTMENTS = "/adjustments"
@@ -89,7 +89,7 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """Watched signal: it triggers above `above` or below `below`, in its unit."""
+    """Monitored signal, which triggers above `above` or below `below`, in its unit."""
 
     signal: str
     above: float | None = None
@@ -119,7 +119,7 @@ class Begin(msgspec.Struct, tag="begin"):
     """Start a log. `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0.
 
     `clock_ns` is the monotonic clock at that time; `buses` are those whose frames gateways send;
-    `trigger` says which rows and frames are requested, if not all.
+    `trigger` selects the rows and frames to record; None: all.
     """
 
     out_dir: str
@@ -155,7 +155,7 @@ class Stretched(msgspec.Struct, tag="stretched"):
 
 
 class RecordEnd(msgspec.Struct, tag="end"):
-    """Close the log. `rows` and `events` are what the session produced, recorded or not."""
+    """Close the log. `rows` and `events` are the session's totals, recorded or not."""
 
     summary: bytes
     rows: int

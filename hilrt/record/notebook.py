@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Most signals in a table, and most signals plotted if none are named.
+#: Maximum signals in a table, and in a plot if none are named.
 MOST_SHOWN: Final = 8
-#: Size of a sparkline, px, and its number of intervals, of which the extremes are drawn.
+#: Size of a sparkline, px, and number of its intervals, whose extremes are drawn.
 WIDTH, HEIGHT, INTERVALS = 180, 28, 90
 #: Size of a plot of one unit, inches.
 _PLOT_WIDTH, _PLOT_HEIGHT = 9.0, 2.6
 
 
 class RecordedSignals(Protocol):
-    """Signals with their times, units and topics, and facts about the session: a `Log`."""
+    """Signals with their times, units and topics, and the session's metadata: a `Log`."""
 
     path: Path
     names: list[str]
@@ -52,7 +52,7 @@ class RecordedSignals(Protocol):
         ...
 
     def topic(self, name: str) -> str:
-        """Topic that a signal was recorded under; `KeyError` where there is none."""
+        """Topic of a signal; `KeyError` if there is none."""
         ...
 
 
@@ -87,7 +87,7 @@ def main_signals(log: RecordedSignals) -> list[str]:
 
 
 def multiplexers_of(metadata: Mapping[str, str]) -> set[str]:
-    """Outputs of a log that are multiplexers; none in one of an earlier version."""
+    """Outputs of a log that are multiplexers; none in a log of an earlier version."""
     return set(json.loads(metadata.get("multiplexers") or "[]"))
 
 
@@ -101,7 +101,7 @@ def chosen(log: RecordedSignals, patterns: Iterable[str]) -> list[str]:
     """Signals that match names or patterns (``"engine.*"``); `KeyError` if one matches none.
 
     Signals that the session derives, such as defects and flags, have a ``:`` in their names. A
-    pattern matches them if it has one, too, or if it matches no others.
+    pattern matches them only if it also has one, or if it matches no others.
     """
     names: dict[str, None] = {}
     for pattern in patterns:
@@ -170,7 +170,7 @@ def signal_table(log: RecordedSignals, names: Sequence[str]) -> str:
 
 
 def sparkline_svg(values: Floats) -> str:
-    """Small drawing of values in the colour of the text, scaled from the least to the largest.
+    """Small plot of values in the colour of the text, scaled from the smallest to the largest.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Reading a session's log: `load_log`, and `LogStream` for logs larger than memory.
+"""Read a session's log: `load_log`, and `LogStream` for logs larger than memory.
 
-A log that was cut off (power, kill -9, full disk) is read as far as it is intact.
+A truncated log (power failure, kill -9, full disk) is read as far as it is intact.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Block(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Record beside the rows, which applies before row number `row`."""
+    """Record that is not a row, and applies before row number `row`."""
 
     topic: str
     row: int
@@ -126,7 +126,7 @@ class Log(Mapping[str, Floats]):
     attachments : dict
         File name to bytes: session file, databases, ``summary.json``.
     metadata : dict
-        Versions, ``epoch_ns`` (wall clock at session time 0) and facts that the master added.
+        Versions, ``epoch_ns`` (wall clock at session time 0) and data added by the master.
     truncated : str
         Empty if the log is intact; otherwise the reason why it ends early.
     """
@@ -216,7 +216,7 @@ class Log(Mapping[str, Floats]):
         return to_pandas(self, self.names if patterns is None else chosen(self, patterns))
 
     def topic(self, name: str) -> str:
-        """Topic that a signal was recorded under, such as ``outputs``, ``sent`` or ``timing``."""
+        """Topic of a signal, such as ``outputs``, ``sent`` or ``timing``."""
         return self._find(name)[0]
 
     def plot(self, *names: str) -> Figure:
@@ -275,8 +275,8 @@ def load_log(path: str | Path) -> Log:
     Raises
     ------
     RecordError
-        If there is no log, it cannot be read, or it was not written by hilrt. One that was cut off
-        is read as far as it is intact, with a warning in Python's log and in `Log.truncated`.
+        If there is no log, it cannot be read, or it was not written by hilrt. A truncated log is
+        read as far as it is intact, with a warning in Python's log and in `Log.truncated`.
     """
     stream = LogStream(find_log(path))
     times: dict[str, list[NDArray[np.int64]]] = {}
@@ -295,7 +295,7 @@ def load_log(path: str | Path) -> Log:
     log.attachments, log.truncated = stream.attachments, stream.damage
     if log.truncated:
         logging.getLogger(__name__).warning(
-            "%s: is incomplete: %s; the part before that has been read", log.path, log.truncated
+            "%s: is incomplete: %s; the part before that was read", log.path, log.truncated
         )
     return log
 
@@ -308,7 +308,7 @@ def make_log(
     events: Iterable[LogEvent],
     metadata: dict[str, str],
 ) -> Log:
-    """Make a log from data that were read, or kept in memory.
+    """Create a log from data that were read, or kept in memory.
 
     Parameters
     ----------
@@ -345,19 +345,19 @@ def make_log(
 class LogStream(RecordFile):
     """Log read piece by piece, for files larger than memory.
 
-    While `blocks` runs, everything except rows is collected in the attributes.
+    While `blocks` runs, all other contents are collected in the attributes.
 
     Parameters
     ----------
     path : Path
         The file.
     asides : collection of str
-        Topics beside the rows (`ASIDES`) to collect.
+        Topics without rows (of `ASIDES`) to collect.
 
     Attributes
     ----------
     asides : deque of Aside
-        Records beside the rows, each before the row that it belongs to; the caller must empty it.
+        Records of these topics, each before the row that it belongs to; the caller must empty it.
     channels : dict of int to LogChannel
         Topics with their signals, by the ids of the channels in the file.
     events, attachments, metadata
@@ -431,7 +431,7 @@ class LogStream(RecordFile):
 
 
 def _messages(data: bytes, runs: list[Run]) -> Iterator[tuple[int, int, bytes]]:
-    """Number, time and content of each message."""
+    """Yield number, time and content of each message."""
     for run in runs:
         for start in (run.first + i * run.period for i in range(run.number)):
             size = HEAD.unpack_from(data, start)[1]

@@ -1,7 +1,7 @@
-"""Reading of an MCAP file from front to back, record by record, as far as it is intact.
+"""Read an MCAP file from front to back, record by record, as far as it is intact.
 
-All readers of logs build on this. Reading, checksums and unpacking run in a thread, one record
-ahead of their use: they are half of the work, and none of it runs in the Python interpreter.
+All readers of logs use this. Reading, checksums and unpacking run in a thread, one record ahead of
+their use: they are half of the work, and do not need the Python interpreter.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HEAD = struct.Struct("<BQ")
 #: Largest record, and largest unpacked chunk, that hilrt writes, bytes.
 MAX_RECORD = 1 << 31
 MAX_CHUNK = 1 << 28
-#: Largest ratio of unpacked chunks to the file, checked from `RATIO_FROM` bytes on: rows of
-#: constants reach 300.
+#: Largest ratio of unpacked chunks to the file, checked above `RATIO_FROM` bytes: rows of constants
+#: reach 300.
 MAX_RATIO, RATIO_FROM = 500, 1 << 30
 #: Metadata of a log that are whole numbers.
 _NUMBERS = ("epoch_ns", "rows", "rows_missing", "rows_left_out", "frames_missing")
@@ -66,7 +66,7 @@ class Chunk(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Record that begins after `start` bytes of the file; its content without the head."""
+    """Record that begins after `start` bytes of the file; `body` is its content without head."""
 
     start: int
     kind: int
@@ -149,7 +149,7 @@ class RecordFile:
 
 
 def _one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items, each made in a thread while the previous one is in use."""
+    """Yield the items, each computed in a thread while the previous one is in use."""
     from concurrent.futures import ThreadPoolExecutor  # not needed by a recorder
 
     with ThreadPoolExecutor(1) as thread:
@@ -173,9 +173,9 @@ def unpack(body: bytes) -> Chunk:
 
 
 def _decompressed(chunk: records.Chunk) -> bytes:
-    """Data of a chunk, limited to little more than the size that it states.
+    """Data of a chunk, limited to little more than its stated size.
 
-    The mcap library does not limit this: it unpacks whatever the compressed data contain.
+    The mcap library has no limit: it unpacks whatever the compressed data contain.
     """
     if not chunk.compression:
         return bytes(chunk.data)
@@ -213,7 +213,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def read_attachment(body: bytes) -> records.Attachment:
-    """File inside the log; `ValueError` if it does not match its checksum."""
+    """Attachment of the log; `ValueError` if it does not match its checksum."""
     found: records.Attachment = records.Attachment.read(stream_of(body))
     if zlib.crc32(body[:-4]) != int.from_bytes(body[-4:], "little"):
         raise ValueError(f"attachment {found.name} does not match its checksum")
@@ -227,7 +227,7 @@ def stream_of(body: bytes) -> ReadDataStream:
 
 #: Kind, length and channel: messages with the same head have the same layout.
 _MESSAGE = struct.Struct("<BQH")
-#: Rows compared with the first one at once; later batches are ever larger.
+#: Size of the first batch of rows compared with the first row, and growth of later batches.
 _FEW, _GROWTH = 32, 8
 
 
@@ -267,7 +267,7 @@ def find_messages(data: bytes) -> Layout:
             at = end
             continue
         first = next(iter(lap.values()))
-        if lap[channel] != first:  # not yet the whole pattern
+        if lap[channel] != first:  # the pattern is not complete yet
             _note(found, lap, 0, 1)
             continue
         period = at - first

@@ -1,8 +1,8 @@
 """The recorder's loop, which writes rows, events and CAN frames to ``session.mcap``.
 
-Rows and events come from the master, frames from the gateways. The loop ends when the master says
-so, when it is asked to stop, or when the connection to the master is lost. In each case everything
-that has arrived is written, and the file is closed.
+Rows and events come from the master, frames from the gateways. The loop ends on the master's
+message, on request, or when the connection to the master is lost. In each case everything that has
+arrived is written, and the file is closed.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ class ClockWatch:
         return self._wall() - self._steady()
 
 
-#: Rows reach the file within this time, which is how much kill -9 loses.
+#: Time within which rows reach the file; kill -9 loses this much.
 CHUNK_S = 0.5
-#: Longest wait for a master to appear, and for a lost connection to return, s.
+#: Time limits for a master to appear, and for a lost connection to return, s.
 CONNECT_S = 60.0
 GONE_S = 0.5
 #: Silence after which no further messages from the master are expected at the end, s.
 QUIET_S = 0.1
 POLL_MS = 100
-#: Longest wait at the end for all frames, s, and for the next batch, ms.
+#: Time limits at the end for all frames, s, and for the next batch, ms.
 FRAMES_END_S = 0.5
 FRAMES_QUIET_MS = 20
-#: Batches queued in this process; further ones wait in the master's bounded queue. If the master is
-#: killed then, batches in transit between the two are lost (see `RecorderFeed.close`).
+#: Maximum batches queued in this process; further ones stay in the master's bounded queue. If the
+#: master is killed then, batches in transit between the two are lost (see `RecorderFeed.close`).
 QUEUE_BATCHES = 64
 #: Number and value of a socket's event, as libzmq sends them. `zmq.utils.monitor` could parse them,
 #: but imports asyncio, which takes a fifth of a recorder's start.
@@ -95,13 +95,13 @@ class Recorder:
     address : str
         Address of the master's feed.
     connect_s : float
-        Longest wait for the master to appear, s.
+        Time limit for the master to appear, s.
     tap : str
-        Address to which the same messages go, for live views; empty: none.
+        Address to which the same messages are sent, for live views; empty: none.
     frames : str
         Address for the gateways' CAN frames; empty: none.
     follow : callable, optional
-        Makes the log's follower; see `Recording`.
+        Creates the log's follower; see `Recording`.
     progress : str
         The master's address for progress reports; empty: none.
     logs : Path, optional
@@ -168,7 +168,7 @@ class Recorder:
             self._loop()
             if self._recording is not None:
                 self._recording.finish(self._end)
-                self._tell_progress(self._recording)
+                self._report_progress(self._recording)
         except OSError as error:
             return self._fail(error)
         finally:
@@ -216,17 +216,17 @@ class Recorder:
                     self._recording.clock_step(step_ns)
                 self._recording.flush()
                 self._recording.sync()
-                self._tell_progress(self._recording)
+                self._report_progress(self._recording)
                 flushed = now
-        self._take_last_frames()
+        self._receive_last_frames()
 
-    def _tell_progress(self, recording: Recording) -> None:
+    def _report_progress(self, recording: Recording) -> None:
         if self._progress is not None:
             cut = [] if self._logs is None else list(self._logs.left_out)
             self._progress.send(*recording.progress, self._events, cut)
 
-    def _take_last_frames(self) -> None:
-        """Receive messages that gateways sent before they ended, if they arrive soon."""
+    def _receive_last_frames(self) -> None:
+        """Receive messages that gateways sent before they ended, if they arrive in time."""
         until = time.monotonic() + FRAMES_END_S
         while time.monotonic() < until and self._frames.poll(FRAMES_QUIET_MS):
             self._take_frames(self._frames.recv())
@@ -283,8 +283,8 @@ def say(text: str) -> None:
 
 # Limit on the processes' output in the folder `logs` of a session.
 #
-# A solver that prints at every step would fill the disk in minutes, which would also end the
-# session's own log. The beginning and the end of a process's log are kept.
+# A solver that prints at every step would fill the disk in minutes, and with it end the session's
+# own log. The beginning and the end of a process's log are kept.
 
 #: A log above `LARGEST` is cut down to its first `FIRST` and its newest `LAST` bytes.
 LARGEST: Final = 16_000_000
@@ -297,12 +297,12 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 class CappedLogs:
-    """Cuts logs that have become too large; their writers append, so they are not disturbed.
+    """Cuts of logs that have become too large; their writers append, and are not disturbed.
 
     Parameters
     ----------
     folder : Path
-        Folder of the logs ``NAME.log``; need not exist yet.
+        Folder of the logs ``NAME.log``; it need not exist yet.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The master's side of recording, which sends rows and events to the recorder process.
+"""The master's side of recording: it sends rows and events to the recorder process.
 
 `RecorderFeed.commit` copies a row into a batch. A full batch goes to a bounded queue, which a
 background thread of ZeroMQ empties. In real time only `RecorderFeed.end` waits for the recorder: if
@@ -39,17 +39,17 @@ from hilrt.record.messages import (
 )
 from hilrt.solver import Floats
 
-#: Most events kept; older ones are only counted.
+#: Maximum events kept; older ones are only counted.
 KEPT = 500
-#: Most characters kept of a text.
+#: Maximum length of a text kept, characters.
 TEXT = 500
 
 
 class UnwrittenEvents:
     """Newest events that are not known to be in the log.
 
-    The recorder writes events in the order in which they are sent, so the number of those written
-    says which ones they are.
+    The recorder writes events in the order in which they are sent, so their number identifies the
+    written ones.
     """
 
     def __init__(self) -> None:
@@ -62,22 +62,22 @@ class UnwrittenEvents:
         return self._number - self._written
 
     def send(self, event: RecordEvent) -> None:
-        """Note an event that will be sent."""
+        """Record an event that will be sent."""
         self._sent.append(event)
         self._number += 1
 
     def refuse(self, event: RecordEvent) -> None:
-        """Note an event that will not be sent, because too many are queued."""
+        """Record an event that will not be sent, because too many are queued."""
         self._refused.append(event)
 
     def written(self, number: int) -> None:
-        """Note that the first `number` events sent are in the log."""
+        """Record that the first `number` events sent are in the log."""
         for _ in range(len(self._sent) - max(0, self._number - number)):
             self._sent.popleft()
         self._written = max(self._written, min(number, self._number))
 
     def lost(self, *, failed: bool) -> list[dict[str, object]]:
-        """Newest events not in the log, in order; with `failed`, including those sent."""
+        """Newest events not in the log, in order; with `failed`, including those only sent."""
         events = [*self._refused, *(self._sent if failed else ())]
         events.sort(key=lambda event: event.t_ns)
         return [_entry(event) for event in islice(events, max(0, len(events) - KEPT), None)]
@@ -98,12 +98,12 @@ BATCH_ROWS = 64
 BATCH_BYTES = 1 << 20
 #: Time that a batch covers, ns; a killed master loses at most this.
 BATCH_NS = 50_000_000
-#: Size of the queue to the recorder, bytes, and the least number of batches that it holds.
+#: Size of the queue to the recorder, bytes, and minimum number of batches in it.
 QUEUE_BYTES = 32 << 20
 LEAST_BATCHES = 8
-#: Most control messages queued for the recorder; further ones are lost and counted.
+#: Maximum control messages queued for the recorder; further ones are lost and counted.
 MAX_WAITING = 4096
-#: Most events sent at once, so that a burst of events does not delay a tick.
+#: Maximum events sent at once, so that a burst of events does not delay a tick.
 EVENTS_PER_FLUSH = 16
 #: Interval at which `end` checks whether the recorder still runs, ms.
 LOOK_MS = 20
@@ -112,8 +112,8 @@ LOOK_MS = 20
 def open_feed_socket(address: str) -> zmq.Socket[bytes]:
     """Socket at `address`, to which a recorder can connect before the log's contents are known.
 
-    It queues `LEAST_BATCHES` until it is known how many fit. Its background thread inherits the
-    processor affinity and scheduling of the caller, so open it before the master pins itself.
+    It queues `LEAST_BATCHES` until their size is known. Its background thread inherits the
+    processor affinity and scheduling of the caller, so open it before the master is pinned.
     """
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     opened: zmq.Socket[bytes] = context.socket(zmq.PUSH)
@@ -147,9 +147,9 @@ class RecorderFeed(Feed):
     Attributes
     ----------
     on_first_loss : callable, optional
-        Called when the first rows are lost: an operator may still be able to help.
+        Called when the first rows are lost, while an operator may still be able to help.
     recorder_runs : callable
-        Whether a recorder runs that may still receive queued data.
+        Returns whether a recorder runs that may still receive queued data.
     unwritten : UnwrittenEvents
         Events that the recorder has not reported as written.
     """
@@ -192,7 +192,7 @@ class RecorderFeed(Feed):
         """Whether a recorder is connected and has room."""
         if not self._socket.poll(0, zmq.POLLOUT):
             return False
-        self._socket.sndhwm = self._batches  # applies to existing connections, too
+        self._socket.sndhwm = self._batches  # also applies to existing connections
         return True
 
     def begin(
@@ -282,7 +282,7 @@ class RecorderFeed(Feed):
 
     @property
     def behind(self) -> bool:
-        """Whether data are held back that the recorder has no room for yet."""
+        """Whether data are held back until the recorder has room."""
         return bool(self._held)
 
     def hand_over(self) -> bool:
@@ -302,7 +302,7 @@ class RecorderFeed(Feed):
         return True
 
     def give_up(self) -> None:
-        """Stop waiting for the recorder: rows held back are lost, and so are rows without room.
+        """Stop waiting for the recorder: drop rows held back, and from now on rows without room.
 
         Rows are recorded again as soon as there is room.
         """
@@ -337,7 +337,7 @@ class RecorderFeed(Feed):
         thread. The recorder may not have received everything when this returns; see `close`.
         """
         deadline = time.monotonic() + timeout_s
-        # These callbacks are for the session's thread only; `losses` reports everything.
+        # The callbacks may only be called in the session's thread; `losses` reports everything.
         self.on_first_loss = self.on_gap = None
         self._holds_back = True
         self.flush()
@@ -353,7 +353,7 @@ class RecorderFeed(Feed):
 
         If the other end of a Unix socket is closed while libzmq's own queue is full, libzmq reads
         nothing more from it, not even data that the kernel has buffered (`in_event` of its stream
-        engine removes the descriptor). So it is not enough that all bytes have left this process.
+        engine removes the descriptor). It is therefore not enough that this process has sent all.
         """
         close_feed_socket(self._socket)
 

@@ -1,4 +1,4 @@
-"""One log file: rows, events, CAN frames and further records, as MCAP."""
+"""Writing of one log file: rows, events, CAN frames and other records, as MCAP."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from hilrt.version import VERSION
 
 T = TypeVar("T")
 
-#: Longest wait for the disk at the end, s.
+#: Time limit for the disk at the end, s.
 SYNC_S = 5.0
 
 
 class Follower(Protocol):
-    """Consumer of a log's rows while it is written; its result is attached at the end."""
+    """Consumer of a log's rows while it is written, whose result is attached at the end."""
 
     def event(self, event: LogEvent) -> None:
         """Process an event that was written."""
@@ -68,7 +68,7 @@ class Recording:
     begin : Begin
         Path of the log, and the contents of a row.
     follow : callable, optional
-        Makes the log's follower.
+        Creates the log's follower.
     """
 
     def __init__(self, begin: Begin, follow: Callable[[Begin], Follower] | None = None) -> None:
@@ -136,8 +136,8 @@ class Recording:
             self._buses[bus] = self._writer.register_channel(
                 logged_frame.topic(bus), logged_frame.ENCODING, schema, {"frames": "can"}
             )
-        # A chunk needs a message, and the first chunk has the channels: so even a log that is cut
-        # off early lists its signals.
+        # This message completes a first chunk, which contains the channels, so that even a log
+        # truncated early lists its signals.
         self.event(RecordEvent(0, "info", "recording", "recorder", f"recording {begin.session}"))
         self.flush()
 
@@ -168,7 +168,7 @@ class Recording:
         self.rows += len(times)
 
     def _follow(self, use: Callable[[Follower], T]) -> T | None:
-        """Call the follower; if it fails, reports take longer, but the log continues."""
+        """Call the follower; if it fails, the log continues, and only reports take longer."""
         if self._follower is None:
             return None
         try:
@@ -219,7 +219,7 @@ class Recording:
         self.batch(BATCH.unpack(index)[0], t, np.frombuffer(rows, "<f8").reshape(shape))
 
     def aside(self, topic: bytes, stamp: bytes, data: bytes) -> None:
-        """Write a record beside the rows; `ValueError` for an unknown topic."""
+        """Write a record that is not a row; `ValueError` for an unknown topic."""
         if topic not in self._asides or len(stamp) != ASIDE.size:
             raise ValueError(f"data for {topic!r}")
         index, t_ns = ASIDE.unpack(stamp)
@@ -281,7 +281,7 @@ class Recording:
     def sync(self) -> None:
         """Synchronise flushed data to the disk, so that a power failure does not lose it.
 
-        This runs in a thread, one at a time: a disk may take seconds, and rows keep arriving.
+        This runs in a thread, one at a time, because a disk may take seconds while rows arrive.
         """
         if self._syncing is not None and self._syncing.is_alive():
             return
@@ -324,7 +324,7 @@ class Recording:
         if self._next > self._written:
             self._note_pause(self._next, self._last_ns)
         if gate.shortened:
-            text = "the buffer before a trigger was full; it reached back less than requested"
+            text = "the buffer before a trigger was full, and shorter than requested"
             self.event(RecordEvent(self._last_ns, "warning", "record_buffer", "recorder", text))
 
     def abandon(self) -> None:

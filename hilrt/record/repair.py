@@ -1,4 +1,4 @@
-"""Repair of a truncated or damaged log: its intact part becomes a log for every reader.
+"""Repair a truncated or damaged log: its intact part becomes a log for every reader.
 
 The file is read record by record. A chunk that does not match its checksum is left out; if the
 length of a record is invalid, reading continues at the next intact chunk. Messages are copied bit
@@ -52,7 +52,7 @@ class Repaired:
     end : float
         Session time of the newest message kept, s.
     lost : list of str
-        Parts left out, and their places.
+        Parts left out, with their positions.
     """
 
     path: Path

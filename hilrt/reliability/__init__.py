@@ -1,8 +1,8 @@
-"""Trust in the results: alarms, flags, and the verdict.
+"""Reliability of the results: alarms, flags, and the verdict.
 
 In reading order:
 
-* what is monitored, and why: `causes`, `checks`, `alarms`;
+* the checks and their causes: `causes`, `checks`, `alarms`;
 * the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the slack);
 * as text: `flags`, `verdict`; as numbers: `summary_figures`;
 * errors in the signals' units: `estimates`, with the constants of `calibrated`; remedies: `advice`.

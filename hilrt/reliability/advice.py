@@ -1,11 +1,11 @@
 """Advice for a better verdict: the changes with the greatest expected effect on the error.
 
-The error of a signal is proportional to the disturbances of the inputs, and these to the step to
-the power p + 1 for extrapolation of order p. If the session was repeated at shorter steps and
-showed a lower order, that order counts: an observed order above the formal one is an accident of
-the steps (W. L. Oberkampf and C. J. Roy 2010, "Verification and Validation in Scientific
+The error of a signal is proportional to the disturbances of the inputs, and these are proportional
+to the step to the power p + 1 for extrapolation of order p. If the session was repeated at shorter
+steps and showed a lower order, that order is used; an observed order above the formal one is a
+coincidence (W. L. Oberkampf and C. J. Roy 2010, "Verification and Validation in Scientific
 Computing", chapter 8). At order 0 the disturbance is that of a value held for a step, ``Δu = H
-u'/2``, from which the speed of the input follows; along a line it would be ``(5/12) H² u''``.
+u'/2``, from which the speed of the input follows; at order 1 it is ``(5/12) H² u''``.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ SHORTER: Final = (2, 4, 10)
 WORTHWHILE: Final = 0.7
 #: Above this share at order 0 an input moves too fast for the expectation to hold.
 SLOW: Final = 0.2
-#: From this share of the session on, late samples, missed ticks and limits are named before
-#: settings.
+#: Share of the session above which late samples, missed ticks and limits are named before settings.
 OFTEN: Final = 0.05
-#: An estimate above this is not a small error, proportional to the disturbances, any more.
+#: Estimate above which an error is no longer small and proportional to the disturbances.
 LARGE: Final = 1.0
-#: A variable step whose mean is above this share of its `maximum` is held there by it.
+#: A variable step whose mean is above this share of its `maximum` is limited by it.
 AT_MAXIMUM: Final = 0.5
-#: By what the tolerances of a variable step are lowered.
+#: Factor by which the tolerances of a variable step are lowered.
 STRICTER: Final = 10.0
 
 
@@ -83,7 +82,7 @@ class Improvement(NamedTuple):
     settings : dict
         The same as keys of the session file, if it is a setting: ``table.key`` to a value.
     expected : float
-        Error of the worst signal after it, relative to its variation; NaN if unknown.
+        Error of the worst signal after the change, relative to its variation; NaN if unknown.
     """
 
     text: str
@@ -122,10 +121,10 @@ def advice(
     totals : mapping of str to FlagTotal
         By cause.
     time_s : float
-        Length of the session, s.
+        Duration of the session, s.
     benches : collection of SendingBench
     steps : int
-        Macro steps that it took.
+        Number of macro steps.
     """
     variable = bool(plan.session["variable_step"][0])
     slowest = max((bench.longest for bench in benches), default=0.0)
@@ -146,12 +145,12 @@ def advice(
     if worst.how == GAIN_RANGE_LAG:
         found.append(_lag(variable))
     small = SMALL_UP_TO[calibrated_as(worst.how)]
-    if energy:  # it decreases with the disturbances, like the errors
+    if energy:  # the energy decreases with the disturbances, like the errors
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
     if variable:
         found.append(_stricter_control(plan, time_s / max(steps, 1)))
-    elif late <= OFTEN * time_s:  # else it would be later still
+    elif late <= OFTEN * time_s:  # with a shorter step, samples would be even later
         if (shorter := _shorter(plan, worst, small, slowest)) is not None:
             settings.append(shorter)
         else:
@@ -162,7 +161,7 @@ def advice(
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
-    # The direction of their effect is known, its size is not.
+    # The direction of their effect is known, but not its size.
     if share > LARGE or worst.how in (GAIN_RANGE_LAG, IRREGULAR):
         worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
     return [*found, *worthwhile][:MOST]
@@ -176,7 +175,7 @@ PROCESSORS: Final = Improvement(
 
 
 def _lag(variable: bool) -> Improvement:
-    """How the lag of direct feedthrough becomes known."""
+    """Change that shows the lag of direct feedthrough."""
     runs = 'reference = "before"' if variable else 'repeat = "half"'
     return Improvement(
         "the lag of direct feedthrough is treated as a delay of one step: give the solver "
@@ -189,7 +188,7 @@ def _lag(variable: bool) -> Improvement:
 def _stricter_control(plan: Plan, mean_step: float) -> Improvement:
     """A lower maximum of a variable step if that limits it, otherwise a stricter tolerance.
 
-    By how much the error falls is not known: tolerances hold for a step, not for a session.
+    The resulting error is unknown: tolerances apply to a step, not to a session.
     """
     session, control = plan.session[0], "master.step_control"
     if mean_step > AT_MAXIMUM * session.maximum_step:
@@ -241,7 +240,7 @@ def _rarer_steps(plan: Plan, benches: Collection[SendingBench]) -> Improvement |
 
 
 def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvement]:
-    """Removal of corrections that are wrong or harmful, which comes first."""
+    """Removal of wrong or harmful corrections, which comes first."""
     return [
         _correction(bond, bool(plan.bonds[b].verification == WRONG and plan.bonds[b].tried))
         for b, bond in enumerate(bonds)
@@ -250,7 +249,7 @@ def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvemen
 
 
 def _correction(bond: Bond, refuted: bool) -> Improvement:
-    """Use of the probed D instead of one that the trial refutes; otherwise no correction."""
+    """Use of the probed D instead of one that a trial has refuted; otherwise no correction."""
     if refuted and bond.correction.method == "feedthrough":
         givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
         return Improvement(
@@ -267,7 +266,7 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
     """Smaller demands on the input that is disturbed most, if its rate or jerk is limited.
 
     The effect of such a limit does not depend on the step. A limit of the value, `min` or `max`, is
-    part of the system and no disturbance.
+    part of the system and not a disturbance.
     """
     connected = np.flatnonzero(plan.inputs["connected"])
     shares = np.nan_to_num(disturbed_shares(state.inputs[connected]))
@@ -286,7 +285,7 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
 def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Improvement | None:
     """Longest of a few shorter steps at which the error is small.
 
-    Never shorter than the interval at which a bench sends: there is nothing new between its values.
+    Never shorter than a bench's sending interval, because nothing new arrives between its values.
     """
     power = float(plan.connections["order"].min(initial=5)) + 1.0
     power = power if math.isnan(worst.order) else min(worst.order, power)
@@ -305,7 +304,7 @@ def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Impro
 
 
 def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
-    """Order 1 instead of 0, if no bench's noise is extrapolated and no step is too long."""
+    """Order 1 instead of 0, unless a bench's noise would be extrapolated or a step is too long."""
     sources = plan.outputs["subsystem"][plan.connections["source"]]
     if plan.session["controls_order"][0]:
         return None

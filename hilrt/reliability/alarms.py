@@ -19,7 +19,7 @@ from hilrt.tables.ports import Bools
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
 
-#: Actions of an alarm, mildest first; the highest of the active ones counts.
+#: Actions of an alarm, mildest first; the most severe of the active ones counts.
 ACTIONS: Final = ("log", "degrade", "stop", "safe")
 DEGRADE, STOP, SAFE = (ACTIONS.index(action) for action in ("degrade", "stop", "safe"))
 #: Samples closer together than this share of the step give no rate of change.
@@ -33,7 +33,7 @@ class AlarmNames:
     Attributes
     ----------
     names : list of str
-        For people: the alarm's name, or its signal and limits.
+        Shown names: the alarm's name, or its signal and limits.
     limits : table of `hilrt.tables.plan.AlarmPlan`
         In the same order.
     """
@@ -85,17 +85,17 @@ class AlarmRecord:
     Attributes
     ----------
     count : int
-        How often it was raised.
+        Number of times that it was raised.
     first_t, last_t : float
-        When it was first and last raised.
+        Times at which it was first and last raised.
     cleared_t : float or None
-        When it last cleared; None while it is active.
+        Time at which it last cleared; None while it is active.
     active_s : float
-        How long it was active, without the time since `last_t` while it is.
+        Time for which it was active, excluding the time since `last_t` while it is active.
     acknowledged_by : str
         Operator who acknowledged it since it was last raised; empty if nobody has.
     acknowledged_t : float or None
-        When that was.
+        Time of that.
     seen_by, seen_t : str, float or None
         The last acknowledgement before it was raised again.
     """
@@ -249,7 +249,7 @@ class Ranges:
             raise SessionFault(f"before the first tick: {'; '.join(texts)}; {REMEDY}")
 
     def ending(self, state: State, given: StepInput) -> list[str]:
-        """Text about the samples that ended the session."""
+        """Texts about the samples that ended the session."""
         found = []
         for i in _rows(state.outputs["value_fault"] != 0):
             out, value = state.outputs[i], float(state.outputs["newest"][i])

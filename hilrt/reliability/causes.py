@@ -1,10 +1,9 @@
-"""Causes of flags: why results are less reliable, and from which share on it affects the verdict.
+"""Causes of flags: why results are less reliable, and the share above which the verdict changes.
 
-Only consequences decide on the verdict: the error of an input, an output or a bond. Late samples,
-missed ticks, capped corrections and the shortest step are reasons for these; they are named in
-addition and decide nothing. Limits that the session's own signals reach do not count either: they
-are part of the system. A cause that stands for missing evidence makes a session `unverified`, never
-`degraded`.
+Only consequences affect the verdict: the error of an input, an output or a bond. Late samples,
+missed ticks, capped corrections and the minimum step are reasons for these; they are named but do
+not affect the verdict. Neither do limits that the session's own signals reach, which are part of
+the system. A cause of missing evidence makes a session `unverified`, never `degraded`.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ class Cause(NamedTuple):
     text: str
     degraded: float  #: share above which the verdict is "degraded"; 0: at any occurrence
     unreliable: float  #: above which it is "unreliable"; if only in one second: "degraded"
-    explains: bool = False  #: decides no verdict; named from the first share on
+    explains: bool = False  #: does not affect the verdict; named above the first share
     evidence: str = ""  #: remedy for missing evidence: "unverified" at most
     places: str = ""  #: text for {} if the places are unknown
 
 
-#: Above the share of a whole session.
+#: Share that is never reached.
 NEVER: Final = 1.1
 _BENCH, _BOND, _INPUT, _OUTPUT = "a bench", "a bond", "an input", "an output"
 _SUBSYSTEM = "a subsystem"
@@ -169,7 +168,7 @@ CAUSES: Final[dict[str, Cause]] = {
         places=_SUBSYSTEM,
     ),
     "switches_inside": Cause(
-        "outputs of {} inside a step departed from a smooth course between its ends",
+        "outputs of {} were not smooth inside a step",
         0.05,
         0.5,
         places=_SUBSYSTEM,

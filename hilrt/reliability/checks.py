@@ -30,7 +30,7 @@ class CheckNames:
     groups : list of slice
         The checks of each cause.
     where : list of str
-        What each check monitors, for people.
+        Name of the subject of each check.
     """
 
     causes: list[str]
@@ -56,7 +56,7 @@ class CheckNames:
 def check_rows(
     network: Network, master: MasterTable, alarms: Sequence[str], acting: bool = True
 ) -> CheckNames:
-    """All checks that apply to the topology.
+    """List all checks that apply to the topology.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def check_rows(
 def _estimates(network: Network, acting: bool) -> list[str]:
     """Inputs whose error is estimated, with a mark where the estimate is only an indicator."""
     through = network.feedthrough.in_row.copy()
-    if acting:  # with known feedthrough, an output is as good as evaluated with the true inputs
+    if acting:  # known feedthrough is corrected as if evaluated with the true inputs
         through &= ~network.corrected_efforts("feedthrough")
     marked = network.L.where(columns=through).in_row
     return [

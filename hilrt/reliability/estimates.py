@@ -22,56 +22,56 @@ from hilrt.tables.state import InputState, OutputState, State
 from hilrt.wording import OF_MODEL
 
 #: Methods of estimation.
-TRIED: Final = "sensitivities"
-TRIED_AT_START: Final = "sensitivities of the start"
-#: Probed repeatedly while the session ran, because they vary.
-TRIED_ALONG: Final = "sensitivities along the way"
-#: Likewise, if they changed abruptly, as at a contact or a relay, for more of the session than the
-#: cause `sensitivities_changed` allows.
-TRIED_CHANGED: Final = "sensitivities along the way, which changed"
+PROBED: Final = "sensitivities"
+PROBED_AT_START: Final = "sensitivities of the start"
+#: Probed repeatedly during the session, because they vary.
+RENEWED: Final = "sensitivities along the way"
+#: Likewise, if they changed abruptly, as at a contact or a relay, for a larger share of the session
+#: than the cause `sensitivities_changed` allows.
+RENEWED_CHANGED: Final = "sensitivities along the way, which changed"
 GAIN_RANGE: Final = "gain range"
-#: A subsystem with direct feedthrough responds with its inputs at the beginning of the step, or
-#: with extrapolated ones. Without probing, this counts as a delay of one step.
+#: Direct feedthrough uses inputs of the beginning of the step, or extrapolated ones. Without
+#: probing, this counts as a delay of one step.
 GAIN_RANGE_LAG: Final = "gain range, lag of feedthrough as a delay"
 #: No subsystem was probed, because there are more coupled outputs than `MOST_TRIED`.
 GAIN_RANGE_MANY: Final = "gain range, too many outputs to probe"
 #: Errors pass through calculated channels that remember earlier samples.
 GAIN_RANGE_CHANNELS: Final = "gain range, as errors pass through channels that use earlier samples"
-#: The sensitivities of the start do not hold: errors would grow beyond the signals, or nothing
-#: responded to inputs that were disturbed.
+#: The sensitivities of the start are invalid: errors would grow beyond the signals, or nothing
+#: responded to disturbed inputs.
 GAIN_RANGE_START: Final = "gain range, as the sensitivities of the start do not hold"
-#: An error above this multiple of a signal's variation is impossible in a session: it is the
-#: difference of the output and a true signal of similar variation.
+#: An error above this multiple of a signal's variation is impossible: it is the difference between
+#: the output and a true signal of similar variation.
 BEYOND: Final = 2.0
-#: Disturbances of inputs, relative to their variation, to which something would respond.
+#: Disturbances of inputs, relative to their variation, large enough for a response.
 NOTICED: Final = 1e-3
-#: Up to this share of the signals' variation, such disturbances count as errors of the signals: the
-#: session is then not good, but that is no evidence of large errors.
+#: Up to this share of the signals' variation, such disturbances count as errors of the signals:
+#: they exclude the verdict `good`, but are no evidence of large errors.
 MOST_DOUBTED: Final = 0.05
-#: The session was repeated at half and a quarter of its step: with a sequence of results that
-#: follows a power of the step, and without.
+#: The session was repeated at half and a quarter of its step; its results follow a power of the
+#: step, or do not.
 REPEATED: Final = "repeated at shorter steps"
 IRREGULAR: Final = "repeated at shorter steps, not in the asymptotic range"
-#: The step was halved until the limit of the session's results was known to 1 % of its error.
+#: The step was halved until the limit of the results was known to 1 % of the session's error.
 REFERENCE: Final = "against a converged reference"
 #: Factors from the estimate to the ends of its interval, by method, and thresholds of small and
 #: large estimates; views, as the calibration tries other constants. For repeated sessions: P. J.
 #: Roache 1994, "Perspective: a method for uniform reporting of grid refinement studies", safety
 #: factors 1.25 for three grids with an observed order and 3 without one.
 LOW_ENDS: Final = ChainMap(
-    LOW, {REPEATED: 0.8, IRREGULAR: 0.0, TRIED_ALONG: 0.0, TRIED_CHANGED: 0.0, REFERENCE: 0.99}
+    LOW, {REPEATED: 0.8, IRREGULAR: 0.0, RENEWED: 0.0, RENEWED_CHANGED: 0.0, REFERENCE: 0.99}
 )
 _HIGH: Final = {
-    REPEATED: 1.25, IRREGULAR: 3.0, TRIED_ALONG: 2.0, TRIED_CHANGED: 5.0, REFERENCE: 1.01,
+    REPEATED: 1.25, IRREGULAR: 3.0, RENEWED: 2.0, RENEWED_CHANGED: 5.0, REFERENCE: 1.01,
 }  # fmt: skip
 HIGH_ENDS: Final = ChainMap(HIGH, _HIGH)
 SMALL_UP_TO: Final = ChainMap(GOOD, {how: 0.05 / high for how, high in _HIGH.items()})
 LARGE_ABOVE: Final = ChainMap(UNRELIABLE, dict.fromkeys(_HIGH, 0.2))
-#: Number of radians over which a driven loop is assumed to remember an error: that of a damping
-#: ratio of 0.2. Its damping cannot be seen from its motion.
+#: Number of radians over which an error in a driven loop is assumed to persist: that of a damping
+#: ratio of 0.2, because the motion does not show the loop's damping.
 MOST_RADIANS: Final = 5.0
 LACKING: Final = "unknown: its subsystem's reference model has no such output"
-#: Estimates made between two pauses.
+#: Estimates computed between two pauses.
 ROWS_PER_PART: Final = 20
 #: Errors below this share of a signal's largest value are rounding.
 ROUNDING: Final = 1e-9
@@ -145,16 +145,16 @@ class BondError(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Energy made over energy carried; 0 if none was, NaN if either is unknown."""
+        """Ratio of created to carried energy; 0 if none was created, NaN if either is unknown."""
         if not math.isfinite(self.made + self.carried):
             return math.nan
         return abs(self.made) / self.carried if self.carried > 0.0 else 0.0
 
 
 def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]:
-    """Estimates of every coupled output, by its name; none before a step has ended.
+    """Estimates of every coupled output, by its name; empty before a step has ended.
 
-    Those that coupled calculated channels read are among them.
+    They include outputs that coupled calculated channels read.
     """
     return whole(estimates_in_parts(network, plan, state))
 
@@ -170,7 +170,7 @@ def whole(parts: InParts[T]) -> T:
 
 
 def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[dict[str, Estimate]]:
-    """`estimates` with pauses, in which other work may be done and the state may move on."""
+    """`estimates` with pauses for other work, in which the state may also change."""
     if not (state.outputs["moment_seconds"] > 0.0).any():
         return {}
     coupled = _coupled(plan)
@@ -178,8 +178,8 @@ def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[di
     outputs = state.outputs[coupled]
     yield
     how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
-    if how == TRIED_ALONG and _changed(state):
-        how = TRIED_CHANGED
+    if how == RENEWED and _changed(state):
+        how = RENEWED_CHANGED
     spread = np.maximum(*spreads(outputs))
     yield
     unknown = _unknown(network, state.inputs, inputs)
@@ -191,11 +191,11 @@ def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[di
         value, how = yield from _gain_range(network, plan, state, spread)
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
-        if how != TRIED:
-            # A signal that does not respond about the start may do so later: a pedal that is not
-            # pressed yet, for example.
+        if how != PROBED:
+            # A signal without response about the start may respond later, such as a pedal that is
+            # not yet pressed.
             worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
-            least = ROUNDING_ALONG if how in (TRIED_ALONG, TRIED_CHANGED) else ROUNDING
+            least = ROUNDING_ALONG if how in (RENEWED, RENEWED_CHANGED) else ROUNDING
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
         if not plan.session["error_renewed"][0]:
             value, how = yield from _tried_once(network, plan, state, value, how)
@@ -222,7 +222,7 @@ def _coupled(plan: Plan) -> Ints:
 
 
 def _changed(state: State) -> bool:
-    """Whether renewed sensitivities changed for longer than a good session allows."""
+    """Whether renewed sensitivities changed for longer than the verdict `good` allows."""
     seconds = np.max(state.outputs["moment_seconds"])
     affected = state.causes[SENSITIVITIES_CHANGED].affected
     return bool(affected > CAUSES["sensitivities_changed"].degraded * seconds)
@@ -246,11 +246,11 @@ def _tried_once(
     disturbed = np.max(disturbed_shares(state.inputs[passing]), initial=0.0)
     worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
     silent = worst <= ROUNDING_ALONG and disturbed > NOTICED
-    if silent or (how != TRIED and worst > BEYOND):
+    if silent or (how != PROBED and worst > BEYOND):
         value, _ = yield from _gain_range(network, plan, state, spread)
         return value, GAIN_RANGE_START
     least = min(disturbed, MOST_DOUBTED) * spread
-    return value if how == TRIED else np.maximum(value, least), how
+    return value if how == PROBED else np.maximum(value, least), how
 
 
 def _gain_range(
@@ -262,7 +262,7 @@ def _gain_range(
     bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
     yield
     shares = disturbed_shares(state.inputs[inputs])
-    # An unknown value of one input or bond makes all signals unknown: NaN.
+    # An unknown value of one input or bond makes all signals unknown (NaN).
     value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
     how = GAIN_RANGE
     is_coupled, connected = np.zeros(len(plan.outputs), np.bool_), plan.inputs["connected"] != 0
@@ -279,7 +279,7 @@ def _gain_range(
 
 
 def make_estimate(unit: str, value: float, spread: float, how: str) -> Estimate:
-    """Estimate with its interval, for a method; NaN and a reason where it is unknown."""
+    """Create the estimate of a method with its interval; NaN and a reason if it is unknown."""
     way = how if how in LOW_ENDS else calibrated_as(how)
     low, high = LOW_ENDS.get(way, math.nan), HIGH_ENDS.get(way, math.nan)
     return Estimate(unit, value, low * value, high * value, spread, how)
@@ -314,8 +314,8 @@ def how_estimated(plan: Plan, *, moved: bool = False) -> str:
     if session.error_of_reference:
         return OF_MODEL
     if session.error_linear and not moved:
-        return TRIED
-    return TRIED_ALONG if session.error_renewed else TRIED_AT_START
+        return PROBED
+    return RENEWED if session.error_renewed else PROBED_AT_START
 
 
 def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondError]:
@@ -364,8 +364,8 @@ def _accumulated(network: Network, plan: Plan, state: State) -> InParts[Floats]:
     ``w² tau / 2`` (the perturbation of ``m x'' = -k x(t - tau)``), and a motion is wrong by that
     share per second since its start. With the disturbance ``-tau u'`` of an input, ``w² tau`` is
     the mean of ``-du u'`` over the variance of u; the largest counts among a subsystem's inputs,
-    and those of the subsystems in a loop add up. A loop with a damped member, as shown by a trial,
-    forgets at half of that damping; a motion that lasts longer is driven from within.
+    and those of the subsystems in a loop add up. In a loop with a damped member, as shown by a
+    trial, errors decay at half of that damping; a motion that lasts longer is driven from within.
     """
     owner, inputs = network.inputs.member, state.inputs
     n, found = len(network.members), np.zeros(len(network.outputs))
@@ -382,7 +382,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> InParts[Floats]:
     subsystem[owner] = network.inputs.owner
     spread = np.maximum(np.maximum(*spreads(inputs)), TINY)
     seconds = np.maximum(inputs["disturbance_seconds"], TINY)
-    # Twice: the square of the least spread is 0.
+    # Divide twice, because the square of the smallest spread is 0.
     pull = np.maximum(inputs["delay_work"] / seconds / spread / spread, 0.0)
     strongest = np.zeros(n)
     np.maximum.at(strongest, owner, np.where(plan.inputs["connected"] != 0, pull, 0.0))
@@ -411,7 +411,7 @@ def _accumulated(network: Network, plan: Plan, state: State) -> InParts[Floats]:
 
 
 def _remembered(outputs: Table[OutputState]) -> Floats:
-    """RMS of the time since the start, weighted with the square of the outputs' deviations, s."""
+    """RMS of the time since the start, weighted by the squared deviations of the outputs, s."""
     seconds = np.maximum(outputs["moment_seconds"], TINY)
     mean = outputs["moment"] / seconds
     square = outputs["square_moment"] - mean * outputs["moment"]

@@ -27,15 +27,15 @@ class FlagTotal(NamedTuple):
     Attributes
     ----------
     raised : int
-        How often it was raised.
+        Number of times that it was raised.
     seconds : float
-        How long any flag of it was active, s.
+        Time for which any flag of it was active, s.
     affected_s : float
         Length of the steps that it affected, s.
     worst_second : float
         Largest share of a second (or of ten steps, if these are longer) made up of such steps.
     places : tuple of str
-        Where it was active, longest first.
+        Places at which it was active, longest first.
     """
 
     raised: int
@@ -75,18 +75,18 @@ def flag_totals(names: CheckNames, state: State) -> dict[str, FlagTotal]:
 
 
 def longest_first(seconds: Mapping[str, float]) -> tuple[str, ...]:
-    """Locations by how long a flag was active there [s], then by name."""
+    """Locations, sorted by the time [s] for which a flag was active there, then by name."""
     return tuple(sorted(seconds, key=lambda place: (-round(seconds[place], 3), place)))
 
 
-# Impairment of a session: a bench sends no usable samples, or an alarm is active.
+# A session is impaired while a bench sends no usable samples, or an alarm is active.
 
 #: Time without a reason after which the session is no longer impaired.
 RECOVER_NS = 1_000_000_000
 
 
 class Impairment:
-    """Follows the flags that impair a session.
+    """State of a session's impairment, from its flags.
 
     Parameters
     ----------
@@ -130,4 +130,4 @@ class Impairment:
         impaired = bool(self._reasons) or waiting
         if impaired != self._impaired and self.on_change is not None:
             self._impaired = impaired
-            self.on_change(impaired, "; ".join(sorted(self._reasons)) or "everything is back")
+            self.on_change(impaired, "; ".join(sorted(self._reasons)) or "all causes are over")

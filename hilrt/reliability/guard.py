@@ -1,8 +1,8 @@
-"""Stage: alarms, evaluated on measurements before they can act.
+"""Stage: evaluate alarms on measurements before these can act.
 
-At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm's
-action requires it. A value that is not finite is outside every limit; a value that has not arrived
-again leaves its alarm unchanged. A solver's value beyond any physical quantity comes from a
+From the tick at which a value is outside its limits, nothing more is sent to a bench, if the
+alarm's action requires that. A value that is not finite is outside every limit; without a new
+value, an alarm does not change. A solver's value beyond any physical quantity comes from a
 diverging loop, and must not be used.
 """
 
@@ -65,11 +65,11 @@ def is_outside(
     return outside
 
 
-# Stage: samples against the declared ranges of their ports.
+# Stage: check samples against the declared ranges of their ports.
 #
-# A value that is impossible by its database is no measurement but, for example, a broken sensor, a
-# signal marked as not available, or a foreign frame. Alarms are checked first, so that an overspeed
-# beyond the declared range still raises one.
+# A value that its database rules out is not a measurement but, for example, due to a broken sensor,
+# a signal marked as not available, or a foreign frame. Alarms are checked first, so that an
+# overspeed beyond the declared range still raises one.
 
 
 @stage

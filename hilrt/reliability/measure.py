@@ -1,4 +1,4 @@
-"""Stage: reliability of the step, as ratios "measure over threshold" of all checks.
+"""Stage: compute the reliability of the step, as ratios "measure over threshold" of all checks.
 
 An unknown measure is NaN; it compares as false and raises nothing.
 """
@@ -51,8 +51,8 @@ from hilrt.tables.state import DEMAND_LIMITED, BondState, CheckState, InputState
 
 #: Lower bound of a running scale, as a share of its peak.
 SCALE_FLOOR = 0.02
-#: Lower bound of a bond's energy scale, in steps at its highest power: a motion from rest has not
-#: transmitted any energy yet.
+#: Lower bound of a bond's energy scale, in steps at its highest power, because a motion from rest
+#: has not transmitted any energy yet.
 LEAST_STEPS = 50.0
 #: Silence after which the state of a subsystem counts as unknown, s.
 SILENCE_S = 0.2
@@ -60,8 +60,8 @@ SILENCE_S = 0.2
 #: trials.
 CHANGED = 0.5
 #: If the estimated error of a signal exceeds this share of the signal's variation (both RMS over
-#: the session so far), the variation may consist of the error itself. At this share, the error is
-#: larger by a seventh relative to the variation without it.
+#: the session so far), much of the variation may be error. At this share, the error relative to the
+#: variation without it is larger by a seventh.
 FED = 0.5
 #: Shortest time over which a signal's variation is meaningful, s.
 SPREAD_S = 1.0
@@ -97,7 +97,7 @@ def follow_scales(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def follow_scale(record: OutputState | InputState | BondState, value: float, keep: float) -> None:
-    """Let a scale decay by the factor `keep`, rise with the value, and stay above a floor."""
+    """Update a scale, which decays by the factor `keep`, rises with the value, and has a floor."""
     record.magnitude = abs(value)
     if record.magnitude > record.peak:
         record.peak = record.magnitude
@@ -114,8 +114,8 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slac
     threshold, failed = state.session[0].connection_defect, state.session[0].failed
     for i in range(len(state.inputs)):
         u = state.inputs[i]
-        # A correction's addition is intended, and no error of the exchange. The log has the whole
-        # defect.
+        # The addition of a correction is intended, and not an error of the exchange. The log
+        # contains the whole defect.
         unexplained = max(u.defect - abs(u.previous_correction), 0.0)
         if slack[0].missed:
             unexplained = max(unexplained, u.left_behind)
@@ -198,7 +198,7 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
         unseen = inside == UNSEEN and not reported and given.session[0].elapsed > 0.0
         checks[causes[INSIDE_UNKNOWN].first + s].ratio = unseen
         checks[causes[SWITCHES_INSIDE].first + s].ratio = inside == SWITCHES and not reported
-    # At a discontinuity, a subsystem that did not stop there is still under way.
+    # At a discontinuity, a subsystem that did not stop there is still computing.
     on_grid = given.session[0].rest == 0.0
     for k in range(len(plan.receives)):
         s = plan.receives[k].subsystem
@@ -231,7 +231,7 @@ def measure_session(plan: Plan, state: State, given: StepInput, slack: Table[Sla
     checks[causes[DEADLINE_MISSED].first].ratio = slack[0].missed
     cut, changed = given.session[0], checks[causes[SENSITIVITIES_CHANGED].first]
     changed.ratio = changed.before = 0.0
-    if cut.answers_renewed:  # it is unknown when they changed since the last trial
+    if cut.answers_renewed:  # the time of their change since the last trial is unknown
         changed.ratio = cut.answers_change / CHANGED
         changed.before = max(cut.t - cut.answers_since - cut.elapsed, 0.0)
 
@@ -271,7 +271,7 @@ def follow_energy(bond: BondState, stays: float, elapsed: float) -> None:
     `stays` [J] is the energy created in it and not removed by a correction. The carried energy is
     the range of the energy transmitted in both directions: for an oscillation the energy that the
     system stores, for a drive the energy delivered. The sum of magnitudes was rejected as a scale:
-    in an oscillation it grows without bound, and would hide that the stored energy has doubled.
+    in an oscillation it grows without bound, and would hide a doubling of the stored energy.
     """
     bond.drift += stays
     bond.carried += bond.power * elapsed
@@ -319,7 +319,7 @@ def staying_share(plan: Plan, state: State, given: StepInput, b: int) -> float:
 
 @stage
 def clear_relative_measures(plan: Plan, state: State) -> None:
-    """Clear measures relative to a scale, because a motion from rest has no scale yet."""
+    """Clear measures relative to a scale, as a motion from rest has no scale yet."""
     for cause in RELATIVE:
         group = plan.causes[cause]
         for i in range(group.first, group.first + group.checks):

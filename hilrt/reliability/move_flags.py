@@ -1,7 +1,7 @@
-"""Stage: flags with hysteresis.
+"""Stage: raise and clear flags, with hysteresis.
 
 A flag is raised as soon as its ratio reaches 1, so that a spike is visible; it clears when the
-ratio has stayed below one half for `clear_time`, so that noise does not make it chatter.
+ratio has been below one half for `clear_time`, so that noise does not make it chatter.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def move_flags(plan: Plan, state: State, given: StepInput) -> None:
 
 
 # Stage: share of the session affected by each cause, in total and in its worst second.
-# #
+#
 # A step is affected by a cause while a measure is at or above its threshold, and counts with its
-# own length. The time that a flag stays active afterwards, to remain visible, does not count. A
-# measurement after a gap also counts for the gap.
+# own length. The time for which a flag stays active afterwards, to remain visible, does not count.
+# A measurement after a gap also counts for the gap.
 
 #: Minimum length of the window, s; `PARTS` steps if these take longer.
 WINDOW_S = 1.0
-#: Parts of the window end early by this share of their length: sums of steps are rounded.
+#: Share of its length by which a part of the window ends early, as sums of steps are rounded.
 ROUNDING_SHARE = 1e-6
 
 

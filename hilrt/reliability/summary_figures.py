@@ -1,6 +1,7 @@
-"""Figures of a session in the layout of `summary.json`: from a session, or from a log's rows.
+"""Figures of a session in the layout of `summary.json`.
 
-Both call these functions, so that each key has a single definition; a test compares them.
+A session and an evaluation of a log's rows both call these functions, so that each key has a single
+definition; a test compares the two.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class StepLengths(NamedTuple):
 def session_figures(
     session: str, course: SessionCourse, lengths: StepLengths, totals: Mapping[str, FlagTotal]
 ) -> dict[str, Any]:
-    """Name, length, steps and flags of a session.
+    """Name, duration, steps and flags of a session.
 
     Parameters
     ----------

@@ -15,12 +15,12 @@ from hilrt.reliability.estimates import (
     GAIN_RANGE_MANY,
     GAIN_RANGE_START,
     IRREGULAR,
+    PROBED,
+    PROBED_AT_START,
     REFERENCE,
+    RENEWED,
+    RENEWED_CHANGED,
     REPEATED,
-    TRIED,
-    TRIED_ALONG,
-    TRIED_AT_START,
-    TRIED_CHANGED,
     BondError,
     Estimate,
 )
@@ -28,37 +28,38 @@ from hilrt.reliability.flags import FlagTotal
 from hilrt.tables.network import MOST_TRIED
 from hilrt.wording import OF_MODEL, number, width
 
-#: Missed ticks per step from which a session is not good, and from which it is unreliable: their
+#: Missed ticks per step above which a session is not good, and above which it is unreliable: their
 #: inputs acted late, on a bench and on the display, and no estimate accounts for that.
 MISSED_DEGRADED, MISSED_SHARE = 0.05, 0.2
-#: Share of one second from which a cause that decides nothing is named with the reasons.
+#: Share of one second above which a cause without effect on the verdict is named with the reasons.
 BAD_SECOND = 0.1
-#: Energy created at a bond's interface relative to the energy transmitted: counts like 5 % and 20 %
-#: of a signal.
+#: Energy created at a bond's interface, relative to the energy transmitted, that counts like 5 %
+#: and 20 % of a signal.
 BOND_DEGRADED = 0.1
 BOND_UNRELIABLE = 0.5
-#: If every estimate is below this share, measures do not make a session `unreliable`: of the 24 in
-#: 3,000 sessions that they would have decided, 18 were within 5 %.
+#: If every estimate is below this share, measures do not make a session `unreliable`: they would
+#: have done so in 24 of 3,000 sessions, of which 18 were within 5 %.
 SMALL_ERROR = 0.04
 #: If an estimate by a range of gains is below this share, the measured error is small and only
 #: evidence is lacking.
 LARGE_ERROR = 0.05
 #: With renewed sensitivities, true errors were at most this many times the estimate, even if the
-#: sensitivities changed: causes that are part of an estimate up to 1 % do not count.
+#: sensitivities changed. Causes that are part of an estimate up to 1 % therefore do not count.
 CHANGING = 5.0
-#: Unless they changed, or could not be renewed, for more than this share of the session.
+#: This does not apply if they changed, or could not be renewed, for more than this share of the
+#: session.
 MOST_CHANGED = 0.5
 #: From the best to the worst; `unverified` if the only finding is a lack of evidence.
 WORDS = ("good", "unverified", "degraded", "unreliable")
 GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
 #: Remedy for missing evidence, by method of estimation.
 EVIDENCE = {
-    GAIN_RANGE: "how the subsystems respond is not known: solvers that save and restore their "
+    GAIN_RANGE: "the subsystems' responses are unknown: solvers that save and restore their "
     'state, a reference_model of a bench, or repeat = "half" without one would show it',
-    GAIN_RANGE_LAG: "how the subsystems respond is not known: solvers that save and restore their "
+    GAIN_RANGE_LAG: "the subsystems' responses are unknown: solvers that save and restore their "
     'state, directional derivatives of states of an FMU, a reference_model, or repeat = "half" '
     "would show it",
-    GAIN_RANGE_START: "the sensitivities of the start do not hold along the way: "
+    GAIN_RANGE_START: "the sensitivities of the start do not hold later: "
     'repeat = "half" would show the error of models that run as fast as possible',
     GAIN_RANGE_CHANNELS: "errors are not followed through calculated channels with filters, or of "
     "outputs of several rates: "
@@ -79,11 +80,11 @@ MEASURED = (
     "energy_drift",
 )
 #: The one of these that shows whether the communication points, and so the estimate, resolve the
-#: outputs; while it is active a session is never good.
+#: outputs; a session affected by it is never good.
 INSIDE = "output_defect"
-#: The cause for which there is no evidence of that.
+#: The cause of missing evidence about that.
 UNSEEN_INSIDE = "inside_unknown"
-#: Causes by which a correction does not act: the errors are then those without it.
+#: Causes by which a correction does not act, so that the errors are those without it.
 NOT_ACTING = ("correction_shadow", "model_untrusted", "model_unexcited")
 
 
@@ -95,7 +96,7 @@ class Verdict(NamedTuple):
 
 
 class SessionCourse(NamedTuple):
-    """Course of a session, on which a verdict relies in addition to the causes.
+    """Facts about a session on which the verdict depends in addition to the causes.
 
     Attributes
     ----------
@@ -104,9 +105,9 @@ class SessionCourse(NamedTuple):
     fault : str or None
         Reason for an early end by a fault, if any.
     missed, steps : int
-        Ticks missed, in real time, including skipped ones; and steps made.
+        Missed ticks in real time, including skipped ones; and steps.
     unrecorded : int
-        Steps missing in the log, which cannot be examined any more.
+        Steps missing in the log, which can no longer be examined.
     secured : str
         Reason why benches were brought to their safe profile; empty if they were not.
     collapsed : str
@@ -148,7 +149,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         most = _most(name, share, course)
         if not cause.explains and most != GOOD:
             found.append((min(grade, most), said))
-        elif name != "deadline_missed" or not _often_missed(course):  # else it is listed already
+        elif name != "deadline_missed" or not _often_missed(course):  # otherwise listed already
             explanations.append(said)
     word = WORDS[max((grade for grade, _ in found), default=GOOD)]
     reasons = [said for _, said in found]
@@ -156,9 +157,9 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
 
 
 def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
-    """Grades that apply whatever was measured, each with its reason."""
+    """Grades that do not depend on measures, each with its reason."""
     if course.fault:
-        yield UNRELIABLE, f"fault: the session ended by a fault: {course.fault}"
+        yield UNRELIABLE, f"fault: the session ended with a fault: {course.fault}"
     if course.secured:
         yield DEGRADED, course.secured
     if course.unrecorded:
@@ -175,7 +176,7 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
 
 
 def _most(name: str, share: float, course: SessionCourse) -> int:
-    """Worst grade that a cause with that share of the time can give besides the estimated errors.
+    """Worst grade that a cause with that share of the time can give in addition to the errors.
 
     Measures at inputs and bonds are part of these errors, and so is a correction that does not act.
     The estimates are certain if the subsystems' responses are known and linear, or if the session
@@ -186,14 +187,14 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
     not include.
     """
     ways = {
-        TRIED_ALONG if error.how == TRIED_CHANGED else error.how for error in course.errors.values()
+        RENEWED if error.how == RENEWED_CHANGED else error.how for error in course.errors.values()
     }
     if any(math.isnan(error.value) for error in course.errors.values()):
         ways = set()
     tried = bool(ways) and ways <= {
-        TRIED,
-        TRIED_ALONG,
-        TRIED_AT_START,
+        PROBED,
+        RENEWED,
+        PROBED_AT_START,
         OF_MODEL,
         REPEATED,
         IRREGULAR,
@@ -203,15 +204,15 @@ def _most(name: str, share: float, course: SessionCourse) -> int:
         return GOOD  # shorter steps have resolved it
     if name in NOT_ACTING and tried:
         return GOOD
-    renewed = TRIED_ALONG in ways and ways <= {TRIED, TRIED_ALONG}
+    renewed = RENEWED in ways and ways <= {PROBED, RENEWED}
     if renewed and all(
         CHANGING * e.value <= LARGE_ERROR * e.spread for e in course.errors.values()
     ):
-        ways = {TRIED}
+        ways = {PROBED}
         if name == "sensitivities_changed" and share <= MOST_CHANGED:
             return GOOD
     if name in MEASURED and tried:
-        return GOOD if ways <= {TRIED, REPEATED, REFERENCE} and name != INSIDE else DEGRADED
+        return GOOD if ways <= {PROBED, REPEATED, REFERENCE} and name != INSIDE else DEGRADED
     small = bool(ways) and all(e.value <= SMALL_ERROR * e.spread for e in course.errors.values())
     return DEGRADED if name in MEASURED and small else UNRELIABLE
 
@@ -224,7 +225,7 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
         yield UNVERIFIED, f"{said}; {EVIDENCE[GAIN_RANGE_MANY]}"
     unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]
     if unknown:
-        yield UNVERIFIED, f"estimated error: it is not known of {_some(unknown)}"
+        yield UNVERIFIED, f"estimated error: unknown for {_some(unknown)}"
     known = [(name, e) for name, e in course.errors.items() if e.value >= 0.0]
     worst = max(known, key=lambda pair: pair[1].relative, default=None)
     if worst is not None:
@@ -238,10 +239,10 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     for name, bond in course.bonds.items():
         grade = UNRELIABLE if bond.share > BOND_UNRELIABLE else DEGRADED
         if math.isnan(bond.share):
-            yield UNVERIFIED, f"estimated error: the energy of bond {name} is not known"
+            yield UNVERIFIED, f"estimated error: the energy of bond {name} is unknown"
         elif bond.share > BOND_DEGRADED:
             said = f"{bond.share:.0%} of the energy that bond {name} carried"
-            yield grade, f"estimated error: {said} was made at its interface"
+            yield grade, f"estimated error: {said} was created at its interface"
 
 
 def _grade_error(error: Estimate) -> int:

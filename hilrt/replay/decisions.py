@@ -27,7 +27,7 @@ REPEATED = {"step": ("session", "h_next"), "order": ("outputs", "order")}
 
 
 def decisions(numerics: Numerics) -> dict[str, str]:
-    """Signals that depend only on the step's inputs, and the stage that decides each.
+    """Signals that depend only on the step's inputs, each with the stage that computes it.
 
     These are a row's signals from the state, in the order of the stages in `macro_step` and
     `assess`. The state's tables say which stage writes a field last.

@@ -1,4 +1,4 @@
-"""Rebuilding of a session's plan, and its state before the first step, from the log."""
+"""Rebuild a session's plan, and its state before the first step, from the log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CORRECTION = re.compile(r"bonds\.[^=]*\.correction\b")
 
 @dataclass(frozen=True)
 class Recorded:
-    """Content of a log beside the rows.
+    """Content of a log apart from its rows.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _set_parameter(numerics: Numerics, setting: str) -> None:
 
 
 def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
-    """Columns of stimuli as the session read them; `RecordError` if its file has others."""
+    """Columns of stimuli as the session read them; `RecordError` if the file declares others."""
     columns = recorded.facts.stimulus_columns(recorded.where)
     shapes = [segment.shape for stimulus in tables.stimuli for segment in stimulus.segments]
     if shapes.count("column") != len(columns):
@@ -242,7 +242,7 @@ def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
 
 
 class _Absent(Link, Probes):
-    """Placeholder for a subsystem in a replay, of which only the log's data exist."""
+    """Placeholder for a subsystem in a replay, with only the data in the log."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from hilrt.tables.record import table
 class RowChunk(NamedTuple):
     """Consecutive rows: their numbers (n,), session times (n,) [ns], values (n, signals).
 
-    `asides` are the records beside the rows, in the order of the file.
+    `asides` are the other records, in the order of the file.
     """
 
     rows: NDArray[np.int64]
@@ -35,7 +35,7 @@ class RowChunk(NamedTuple):
 
 
 class RecordedSteps:
-    """Log as a sequence of steps; `recorded` is read at once, the rest piece by piece.
+    """Log as a sequence of steps; only `recorded` is read at once.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class RecordedSteps:
 
     @property
     def damage(self) -> str:
-        """Reason why the log ends early, known once all was read; empty for an intact log."""
+        """Reason why the log ends early, known after reading it all; empty for an intact log."""
         return self.stream.damage
 
     def chunks(self) -> Iterator[RowChunk]:
@@ -88,7 +88,7 @@ class RecordedSteps:
                 yield self._join(waiting)
 
     def _join(self, waiting: dict[str, Block]) -> RowChunk:
-        """Remove from `waiting`, and return, the rows whose topics have all been read."""
+        """Remove the rows whose topics have all been read from `waiting`, and return them."""
         n = min(len(block.rows) for block in waiting.values())
         blocks = [_part(waiting[channel.topic], slice(n)) for channel in self.channels]
         for topic, block in list(waiting.items()):
@@ -146,7 +146,7 @@ class StepInputs:
                 places.append(columns[name])
             elif column.place.field != "dy":  # missing if the order is higher than recorded
                 raise RecordError(
-                    f"{where}: holds no signal {name!r}; without it no step can be replayed"
+                    f"{where}: has no signal {name!r}; without it no step can be replayed"
                 )
         nothing = table(ChannelRow, len(numerics.network.subsystems)), table(TickTiming, 1)
         self._scatter = Scatter(wanted, places, tables_of(numerics, *nothing))

@@ -1,4 +1,4 @@
-"""Replay of a recorded session: every decision is recomputed and compared.
+"""Replay of a recorded session: recompute and compare every decision.
 
 The step is a function of its state and its input, and the log has every input. On the same build,
 the decisions are therefore equal bit for bit. If they are not, the log is damaged, the code is
@@ -43,7 +43,7 @@ class Outcome:
     begin, end : float
         Session times between which the log was replayed, s.
     snapshots : int
-        Snapshots that equalled the state.
+        Number of snapshots that equalled the state.
     gaps : list of Gap
     resumed : list of float
         Session times of the snapshots from which the replay started or resumed, s.

@@ -136,7 +136,7 @@ class Walk:
         `until_ns`, ns.
     exact : bool
         Whether the numerics are those of the session: after a gap the walk then resumes from a
-        snapshot. Otherwise it continues with its own state, which departs from the recorded one.
+        snapshot. Otherwise it continues with its own state, which differs from the recorded one.
     compare_snapshots : bool
         Whether to compare the state with the snapshots, bit for bit.
     changes : sequence of str
@@ -212,7 +212,7 @@ class Walk:
         values : ndarray, shape (n, columns)
             Recomputed signals; NaN for rows without a step.
         """
-        self._take(chunk.asides)
+        self._queue(chunk.asides)
         self.engine.load(chunk.values)
         made = np.zeros(len(chunk.rows), dtype=bool)
         values = np.full((len(chunk.rows), len(self.engine.names)), np.nan)
@@ -227,7 +227,7 @@ class Walk:
             if not (self._running or self._resume(row)):
                 self.skipped += 1
                 continue
-            self._take_changes(row)
+            self._apply_changes(row)
             self.engine.step(i, times[i], values[i])
             made[i] = True
             self._count(times[i])
@@ -236,7 +236,7 @@ class Walk:
                 break
         return made, values[:, self._columns]
 
-    def _take(self, asides: list[Aside]) -> None:
+    def _queue(self, asides: list[Aside]) -> None:
         changes = [aside for aside in asides if aside.topic != SNAPSHOTS]
         if changes:  # within a chunk, they are in the order of topics
             self._changes = deque(sorted([*self._changes, *changes], key=lambda aside: aside.row))
@@ -248,8 +248,8 @@ class Walk:
         self.gaps.append(Gap(self._last_ns / 1e9, t_ns / 1e9, row - self._next))
         self._running = not self._exact and self._running
 
-    def _take_changes(self, row: int) -> None:
-        """Apply changes that act at this step, or acted in a gap that the walk passes over."""
+    def _apply_changes(self, row: int) -> None:
+        """Apply changes that act at this step, or acted in a gap before it."""
         while self._changes and self._changes[0].row <= row:
             change = self._changes.popleft()
             content = msgspec.msgpack.decode(change.data)

@@ -29,8 +29,8 @@ from hilrt.sequences.steps import (
 )
 from hilrt.solver import Floats, Ports
 
-#: Causes of further events that a sequence reports: the step that begins, the ends of a
-#: recording's interval, what it logs, a number that it changes.
+#: Causes of further events that a sequence reports: the start of a step, the ends of a recorded
+#: interval, a log entry, the change of a number.
 STEP: Final = "sequence_step"
 BEGIN: Final = "recording_begin"
 END: Final = "recording_end"
@@ -43,7 +43,7 @@ MAX_READINGS: Final = 6
 
 #: Prefix of a fault's name.
 FAULT: Final = "faults."
-#: Distance of communication points assumed for filters of conditions if it varies, s.
+#: Interval of communication points assumed for filters of conditions if it varies, s.
 LEAST_STEP: Final = 0.001
 
 #: Called with cause and text of an event; False if it was not accepted.
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
     answers : mapping of str to str
         Answers to prompts, by their texts, if no operator answers.
     step : float or None
-        Distance of its communication points, s; None if variable.
+        Interval of its communication points, s; None if variable.
     operated : bool
         Whether an operator can answer prompts.
     adjust : tuple of str
@@ -212,7 +212,7 @@ class SequenceBench:
         return holds, tuple(evaluator.signals)
 
     def prepare(self) -> None:
-        """Load the evaluator of conditions in advance; a step in real time has no time for it."""
+        """Load the evaluator of conditions in advance; a step in real time has no time for that."""
         if self._inputs:
             self._expression(f"known({next(iter(self._inputs))})")
 
@@ -247,7 +247,7 @@ class SequenceBench:
         return self._u[self._inputs[signal]]
 
     def driven_value(self, port: str) -> float:
-        """Return the value to which `port` is set, in its unit."""
+        """Return the present value of `port`, in its unit."""
         self._known(port)
         return self._values[port]
 
@@ -309,7 +309,7 @@ class SequenceBench:
                 f"{axis['name']} {axis['value']:g} {axis['unit']}".rstrip() for axis in coordinates
             )
         if name in self._measured:
-            raise ValueError(f"measure: there is a result {name!r} already; choose another name")
+            raise ValueError(f"measure: there is already a result {name!r}; choose another name")
         self._measured.add(name)
         number = math.nan if value is None else float(value)
         given = _limits(min, max)
@@ -349,7 +349,7 @@ class SequenceBench:
         self.report(STEP, self.step_text)
 
     def report(self, cause: str, text: str) -> None:
-        """Pass an event to the session; `BlockingIOError` if it does not accept it."""
+        """Send an event to the session; `BlockingIOError` if the session does not accept it."""
         if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT, ASK, SET):
             text = f"{text[:MAX_TEXT]} …"
         if not self.forward(cause, text):
@@ -359,7 +359,7 @@ class SequenceBench:
         """Set an output of the present interval."""
         self._values[port], self._driven[port] = value, True
 
-    def take(self, now: float, end: float, u: Floats) -> None:
+    def begin_interval(self, now: float, end: float, u: Floats) -> None:
         """Store samples, shape (n_inputs,), of the time `now`; driven values act from `end` [s]."""
         self.now, self.end, self._u = now, end, u.tolist()
 
@@ -409,7 +409,7 @@ def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
 
 
 def _limits(low: float | None, high: float | None) -> dict[str, float]:
-    """Given limits of a measurement; an invalid limit would pass every value, or none."""
+    """Check the limits of a measurement: an invalid limit would pass every value, or none."""
     given = {}
     for key, limit in (("min", low), ("max", high)):
         if limit is None:
@@ -430,7 +430,7 @@ def _holds(value: object) -> bool:
 
 
 def _positive(name: str, value: Any) -> float:
-    """A finite number above 0: an infinite time would leave the bench in its state forever."""
+    """Check for a finite number above 0: an infinite time would leave the bench in its state."""
     if not isinstance(value, (int, float, np.number)) or not 0.0 < value < math.inf:
         raise ValueError(f"{name} = {value!r}: must be a finite number above 0")
     return float(value)

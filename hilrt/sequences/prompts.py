@@ -38,7 +38,7 @@ class Question(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     answers : list of str
         Possible answers.
     declared : str or None
-        Answer used after `until`; without it the sequence fails then.
+        Answer used after `until`; without it the sequence fails.
     until : float
         Session time until which the question stays open, s.
     """
@@ -56,7 +56,7 @@ class BenchOfPrompts(BenchOfSteps, Protocol):
     prompts: Prompts
 
     def report(self, cause: str, text: str) -> None:
-        """Pass an event to the session."""
+        """Send an event to the session."""
 
 
 class Prompts:
@@ -88,7 +88,7 @@ class Prompts:
         self._waiting.pop(question.number, None)
         self._given.pop(question.number, None)
 
-    def take(self, number: int, answer: str, who: str) -> bool:
+    def accept(self, number: int, answer: str, who: str) -> bool:
         """Accept an operator's answer; False if no question is open for it."""
         question = self._waiting.get(number)
         if question is None or number in self._given or answer not in question.answers:
@@ -115,7 +115,7 @@ class Prompt(SequenceStep[str]):
     declared : str or None
         Answer used if nobody answers.
     timeout : float
-        Time allowed for an operator, s.
+        Time limit for an operator, s.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Sequence:
 
     The constructor gets `params` of the session file as keyword arguments. `run` continues at
     every communication point, with the samples of that point; the values that it sets act from the
-    next one on. When it returns, the session ends in order. An exception ends the session with the
+    next one on. When it returns, the session ends normally. An exception ends the session with the
     stop sequence of the benches.
     """
 
@@ -57,7 +57,10 @@ class Sequence:
 
 
 def ports_of(sequence: Sequence) -> Ports:
-    """Inputs, named like the signals read, and outputs with their companions; `ConfigError`."""
+    """Inputs, named like the signals read, and outputs, each with its `DRIVEN` output.
+
+    Raises `ConfigError` for unusable `reads` or `drives`.
+    """
     target = type(sequence).__name__
     problems = []
     reads, drives = sequence.reads, sequence.drives
@@ -83,7 +86,7 @@ def ports_of(sequence: Sequence) -> Ports:
     return Ports(inputs, (*drives, *companions))
 
 
-# Drives a sequence's coroutine: a `Solver` that resumes it once per step.
+# A `Solver` that resumes a sequence's coroutine once per step.
 
 log = logging.getLogger("hilrt.sequence")
 
@@ -120,8 +123,8 @@ class SequenceStepper(Solver):
         self.bench.forward = report
 
     def answer(self, number: int, answer: str, who: str) -> None:
-        """Pass on an operator's answer to a prompt, between two steps; report a late one."""
-        if not self.bench.prompts.take(number, answer, who):
+        """Forward an operator's answer to a prompt, between two steps; report a late one."""
+        if not self.bench.prompts.accept(number, answer, who):
             self.bench.report(
                 LOG, f"the answer {answer!r} of {who} arrived when no question was open for it"
             )
@@ -130,7 +133,7 @@ class SequenceStepper(Solver):
         """Outputs at their start values; the coroutine starts with the first step."""
         if self._run is not None:
             raise SolverError("a sequence cannot restart")
-        self.bench.take(t0, t0, u0)
+        self.bench.begin_interval(t0, t0, u0)
         self.bench.prepare()
         return Sample(np.array(self.bench.outputs()))
 
@@ -141,7 +144,7 @@ class SequenceStepper(Solver):
         last part.
         """
         now = t if self._step is None else max(t, t + h - self._step)
-        self.bench.take(now, t + h, u(t))
+        self.bench.begin_interval(now, t + h, u(t))
         if self._run is None:
             self._run = self._begin()
         self.on_step(True)

@@ -1,7 +1,7 @@
-"""Awaitables of `run`: a step of the sequence lasts from one communication point to a later one.
+"""Objects to await in `run`: a step of the sequence lasts from one communication point to a later.
 
-A step is a generator that yields `PAUSE` wherever it needs the next communication point, where the
-stepper resumes the coroutine. No event loop is involved.
+A step is a generator that yields `PAUSE` to wait for the next communication point, at which the
+stepper resumes the coroutine. There is no event loop.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class SequenceStep(abc.ABC, Generic[T]):
     text : str
         Its action or condition, reported before it starts.
     timeout : float, optional
-        Session time allowed, s; its end is reported as well.
+        Limit of session time, s; its end is also reported.
     """
 
     def __init__(self, bench: BenchOfSteps, text: str, timeout: float | None = None) -> None:
@@ -161,7 +161,7 @@ class SequenceStep(abc.ABC, Generic[T]):
         """The step itself, which begins at the sample of `began` [s]."""
 
     def taken(self) -> None:
-        """Note that another object will start this step."""
+        """Record that another object will start this step."""
         self._begun = True
 
     def waited(self, began: float) -> Waited:
@@ -184,7 +184,7 @@ class Ramp(SequenceStep[Waited]):
         self._port, self._to, self._rate = port, to, rate
 
     def steps(self, began: float) -> Steps[Waited]:
-        """Outputs belong to the end of the interval, so the ramp rises from its beginning."""
+        """Ramp from the beginning of the interval, as outputs belong to its end."""
         bench, start = self.bench, self.bench.driven_value(self._port)
         way = self._to - start
         lasts = abs(way) / self._rate
@@ -246,7 +246,7 @@ class Until(SequenceStep[Waited]):
         self._condition, self._reads = text, reads
 
     def steps(self, began: float) -> Steps[Waited]:
-        """Raise `StepTimeout` when the time is over.
+        """Raise `StepTimeout` at the time limit.
 
         `elapsed` ends with the sample from which the condition held.
         """
@@ -274,7 +274,7 @@ class Together(SequenceStep[list[Any]]):
     """Branches that continue at the same communication points; completed when all are.
 
     At each point the first branch runs until it waits, then the second, and so on. If one raises,
-    the others are ended in order, and the exception is re-raised.
+    the others are closed, and the exception is re-raised.
     """
 
     def __init__(self, bench: BenchOfSteps, branches: tuple[Branch, ...]) -> None:
@@ -310,8 +310,8 @@ class Together(SequenceStep[list[Any]]):
     def _end(self, branches: Iterable[Generator[Any, None, Any]]) -> None:
         """Let unfinished branches clean up; they have no more time for steps.
 
-        An exception in one does not keep the others from cleaning up: it is noted on the exception
-        that ended the branches, or raised if the session's end did.
+        An exception in one does not prevent the clean-up of the others: it becomes a note of the
+        exception that ended the branches, or is raised if the session's end did.
         """
         bench, ended_by = self.bench, sys.exception()
         before, bench.closing = bench.closing, True

@@ -1,4 +1,4 @@
-"""Assembly of an initialized session: its numerics and exchange, and the choice of the pace."""
+"""Assemble an initialized session: its numerics and exchange, and its pace."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ log_start = logging.getLogger("hilrt.start")
 class KnownSensitivities:
     """Sensitivities shared by sessions that differ only in settings without influence on them.
 
-    Only those of linear subsystems are reused: their answers are the same in every trial, whereas
+    Only those of linear subsystems are reused: their responses are the same in every trial, whereas
     a subsystem with noise draws new random numbers in each. In the two-mass session of 1 s a trial
     takes 6 % of the time of a case.
     """
 
-    #: Tables without influence on a subsystem's answers.
+    #: Tables without influence on a subsystem's responses.
     BESIDE: Final = ("bonds", "reliability", "monitor", "record", "alarms", "expect", "session")
     MOST: Final = 64
 
@@ -88,20 +88,19 @@ def hidden_feedthrough(
 ) -> dict[int, dict[str, tuple[str, ...]]]:
     """Direct feedthrough that a trial has found but ports do not declare.
 
-    If it is ignored, a subsystem's first sample may belong to other inputs than those it starts
-    with.
+    If it is ignored, a subsystem's first sample may belong to inputs other than its start inputs.
 
     Returns
     -------
     dict
-        By the number of the subsystem: each such output with all inputs that it depends on.
+        By index of the subsystem: each such output with all inputs that it depends on.
     """
     known = set(zip(network.feedthrough.row, network.feedthrough.column, strict=True))
     direct = {(i, u) for i, u, factor in found.direct if factor != 0.0} - known
     hidden: dict[int, dict[str, tuple[str, ...]]] = {}
     for s, link in enumerate(links):
         if link.physical or link.options.reference_model is not None:
-            continue  # the answers are then those of a reference model
+            continue  # the responses are those of a reference model
         sides = (network.outputs, link.outputs), (network.inputs, link.inputs)
         outputs, inputs = (
             dict(zip(_span(side.slices[s]), _of_channels(ports), strict=True))
@@ -120,7 +119,7 @@ def hidden_feedthrough(
 def declare_feedthrough(
     links: Sequence[Link], hidden: Mapping[int, Mapping[str, tuple[str, ...]]], *, anew: bool
 ) -> None:
-    """Warn of each output in `hidden`; add the feedthrough to its port if `anew`."""
+    """Warn of each output in `hidden`; if samples are computed `anew`, add it to its port."""
     sample = "was computed anew, with" if anew else "may not be of"
     for s, outputs in hidden.items():
         for name, through in outputs.items():
@@ -150,10 +149,10 @@ def _span(part: slice) -> range:
     return range(part.start, part.stop)
 
 
-#: Said if nothing can be probed during the steps.
+#: Message if nothing can be probed during the steps.
 NOT_ALONG: Final = (
-    '[reliability] trials = "along": the subsystems are not probed along the way; all that '
-    "can be probed have to run in processes of their own, and none in a group"
+    '[reliability] trials = "along": the subsystems are not probed during the session; this '
+    "requires that all that can be probed run in separate processes, and none in a group"
 )
 
 
@@ -177,7 +176,8 @@ async def assemble(
     shadow : bool
         Compute every correction and apply none.
     renews : bool
-        Whether sensitivities are renewed between steps; possible if the pace waits for the solvers.
+        Whether sensitivities are renewed between steps, which requires a pace that waits for the
+        solvers.
     in_slack : bool
         Whether they are renewed during the steps instead, because the pace does not wait.
     note : callable, optional
@@ -196,14 +196,14 @@ async def assemble(
     model = await find_model(network, tables, links, u0, y0)
 
     def trial() -> Awaitable[Sensitivities]:
-        reference = References(tables, links).try_out
+        reference = References(tables, links).probe
         return find_sensitivities(network, tables, links, u0, y0, reference, renews, in_slack)
 
     sensitivities = await (trial() if known is None else known.find(tables, renews, trial))
     if renews and in_slack and not sensitivities.renewed:
         log_start.warning(NOT_ALONG)
     if hidden := hidden_feedthrough(links, network, sensitivities):
-        # Only Python models in this process may be initialized again after they were probed.
+        # Only Python models in this process may be initialized again after probing.
         anew = all(link.options.adapter in ("inprocess", "calculated") for link in links)
         declare_feedthrough(links, hidden, anew=anew)
         if anew:
@@ -216,7 +216,7 @@ async def assemble(
         network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns
     )
     say_when_compiling()
-    numerics.load()  # takes milliseconds for the types of all tables: too long for the first tick
+    numerics.load()  # takes milliseconds for all tables, too long for the first tick
     exchange = _make_exchange(numerics, links, tables)
     exchange.start(samples)
     return Assembled(numerics, exchange, initialized)
@@ -243,7 +243,7 @@ def _make_exchange(numerics: Numerics, links: Sequence[Link], tables: Session) -
     return Exchange(numerics, links, tables.master.step, misses, catch_up=catch_up)
 
 
-#: Said on standard error before a first start compiles.
+#: Message on standard error before a first start compiles.
 COMPILES: Final = (
     "hilrt: compiling the numerics, once for this installation: it usually takes half a minute, "
     "and minutes where the processors are busy"
@@ -252,13 +252,13 @@ COMPILES: Final = (
 
 @functools.cache
 def say_when_compiling() -> None:
-    """Say on standard error that the step is about to be compiled, if none is stored."""
+    """Print a message on standard error if the step must be compiled."""
     if not is_compiled():
         print(COMPILES, file=sys.stderr, flush=True)
 
 
 def is_compiled() -> bool:
-    """Whether the code of the step is stored, so that loading it takes little time."""
+    """Whether the code of the step is in the cache, so that it loads quickly."""
     return is_kept(macro_step.assess, *empty_tables())
 
 
@@ -289,7 +289,7 @@ class References:
     def __init__(self, tables: Session, links: Sequence[Link]) -> None:
         self._tables, self._links = tables, links
 
-    def try_out(self, s: int, h: float, u: Floats) -> LinearModel | None:
+    def probe(self, s: int, h: float, u: Floats) -> LinearModel | None:
         """Probe the reference model of subsystem `s`; None if there is none that can be probed.
 
         Parameters

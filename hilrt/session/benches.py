@@ -1,4 +1,4 @@
-"""The session's benches: enabled before the first tick, brought to rest after the last one."""
+"""The session's benches: enable them before the first tick, bring them to rest after the last."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOLD_PERIOD = 0.5
 
 
 class Benches:
-    """Enables benches, moves them to the virtual side's start values, and brings them to rest.
+    """The benches of a session, from enabling to rest.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Benches:
     events, publisher
         Receive states, notes and announcements.
     operator : Operator
-        Can arm, hold the session in its safe state, and end it.
+        Can arm the benches, hold the session in its safe state, and end it.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Benches:
     brought_down : bool
         Whether they were brought to rest after the last tick.
     secured : str
-        Why an operator or a signal had them run their safe profile; empty if none did.
+        Reason why an operator or a signal requested their safe profile; empty if none did.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Benches:
     async def run_stop_sequence(
         self, assembled: Assembled, unwanted: Callable[[], bool]
     ) -> list[str]:
-        """Run the session file's ``[[stop]]``; return failures: the safe profile follows anyway.
+        """Run the session file's ``[[stop]]``; return failures, as the safe profile follows anyway.
 
-        It is cut short when `unwanted` says that an end is requested. Alarms act as in the start
+        It is cut short when `unwanted` returns that an end is requested. Alarms act as in the start
         sequence, except for those already active, which have had their effect.
         """
         if not self._tables.stop or not self.armed:
@@ -156,7 +156,7 @@ class Benches:
         y = numerics.state.outputs["y"]
         procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._report)
         if self._tables.calculated:
-            if self._calculated is None:  # kept: the stop sequence must not wait for it
+            if self._calculated is None:  # cached, so that the stop sequence does not wait for it
                 self._calculated = ChannelValues(numerics.network, self._tables)
             procedure.calculate = self._calculated.fill
         return procedure
@@ -193,19 +193,19 @@ class Benches:
 # Work with benches before and after the ticks: sequences, and matching the two sides.
 #
 # Each step moves set-points through the gateway's own ramps and limits (`Link.arm`) and waits for a
-# condition on a measured value. Alarms that end sessions act here, too, and the gateway's guard
-# stays active; any failure ends in the safe profile, as everywhere.
+# condition on a measured value. Alarms that end sessions also act here, and the gateway's guard
+# stays active; any failure leads to the safe profile, as everywhere.
 
 #: Interval of checks of measured values, s.
 POLL_S = 0.01
 
 
 class CutShort(HilrtError):
-    """Raised if the safe profile is requested during a sequence, whose rest is dropped."""
+    """The safe profile is requested during a sequence, and the rest of the sequence is dropped."""
 
 
 class Procedure:
-    """Moves benches and waits for them while no ticks run.
+    """Moves of benches, and waiting for them, while no ticks run.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ class Procedure:
     def measure(self) -> Floats:
         """Newest outputs, shape (ny,); `SessionFault` if an output or a bench ends the session.
 
-        Alarms check the measured value, even outside its declared range.
+        Alarms are evaluated on the measured value, even outside its declared range.
         """
         if self.unwanted():
             raise CutShort("cut short")
@@ -265,20 +265,20 @@ class Procedure:
         return self.y
 
     async def move(self, u: Floats, only: Sequence[int] | None = None) -> None:
-        """Move the inputs of benches (all, or those numbered) to `u`, shape (nu,), one by one."""
+        """Move the inputs of all benches, or `only` some, to `u`, shape (nu,), one by one."""
         for s in self.benches if only is None else only:
             await self._arm([s], u)
 
     async def hold(self, u: Floats) -> None:
         """Hold all benches at `u`, shape (nu,), after the last tick.
 
-        All receive the order at once: to a gateway that receives ticks, their end looks like a
-        loss of the master.
+        All receive the command at once, because a gateway that no longer receives ticks assumes
+        the loss of the master.
         """
         await self._arm(self.benches, u)
 
     async def _arm(self, benches: Sequence[int], u: Floats) -> None:
-        """Move the inputs of benches to `u` at once, while alarms and all benches are checked."""
+        """Move the inputs of benches to `u` at once, while checking alarms and all benches."""
         arming = {
             asyncio.ensure_future(self.links[s].arm(u[self.network.inputs.slices[s]])): s
             for s in benches
@@ -338,7 +338,7 @@ class Procedure:
     ) -> None:
         """Wait until `signal` has been within `low` and `high` for `hold` [s].
 
-        A value rejected for its declared range counts as outside.
+        A value outside its declared range that is not used counts as outside.
         """
         part, _ = self.network.outputs.ports[signal]
         begun = inside_since = monotonic_ns()

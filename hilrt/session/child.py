@@ -1,4 +1,4 @@
-"""A child process of a session: its state, its output, signals to it and its group."""
+"""A child process of a session: its state, its output, and signals to it and its group."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SIGKILL = 9
 LONGEST_LINE = 4096
 _TAIL_BYTES, TAIL_LINES = 65536, 200
 
-#: Beginnings of lines with which crashing programs give the reason: Python, JavaScript, Java and
-#: C#, Julia, Go, Rust, C++, MATLAB, Fortran, C.
+#: Beginnings of lines in which crashing programs state the reason: Python, JavaScript, Java and C#,
+#: Julia, Go, Rust, C++, MATLAB, Fortran, C.
 _CRASH: Final = re.compile(
     r"[\w.:$]*(Error|Exception|Interrupt)\b(?! termination)(.*:|$)|Caused by:|Unhandled exception"
     r"|ERROR:|panic:|thread .* panicked at|terminate called|what\(\):|Error using"
@@ -28,7 +28,7 @@ _CRASH: Final = re.compile(
 
 
 def crash_line(output: str) -> str:
-    """Line of a crashed program's output with the reason, or its last line; empty if none.
+    """Line of a crashed program's output with the reason, else its last line, else empty.
 
     A stack trace after that line is ignored, as in Go or Java. A reason on two lines is joined, as
     in C++ or Rust.
@@ -91,7 +91,7 @@ class ForkedProcess:
         self._send(SIGKILL)
 
     def _send(self, number: int) -> None:
-        if self.poll() is None:  # its number may be reused once it is reaped
+        if self.poll() is None:  # once it is reaped, its number may be reused
             os.kill(self.pid, number)
 
 
@@ -166,7 +166,7 @@ class Child:
                 os.write(pipe.fileno(), f"{line}\n".encode())
 
     def read_lines(self, pipe: int) -> bool:
-        """Pass received lines to `on_line`, without waiting; return whether more may come."""
+        """Pass received lines to `on_line`, without waiting; return whether more may follow."""
         read = b"."
         with contextlib.suppress(BlockingIOError):
             read = os.read(pipe, LONGEST_LINE)
@@ -177,7 +177,7 @@ class Child:
         return bool(read)
 
     def end_lines(self) -> None:
-        """Pass the last line to `on_line` if it has no end; called when no more can come."""
+        """Pass an unterminated last line to `on_line`, when no more can follow."""
         if self._unread:
             self.on_line(self._unread.decode("utf-8", "replace"))
             self._unread = b""

@@ -1,8 +1,7 @@
-"""The last stages of every session: prepare, run, summarise; and bringing benches to rest.
+"""The last stages of every session: prepare, run, bring benches to rest, summarise.
 
 They follow `hilrt.session.assembly`: `prepare` creates the loop with its observers, `run` ticks to
-the end, and `summarise` puts the outcome into the result. In between, benches are brought to rest
-(`Ending`).
+the end, `Ending` brings benches to rest, and `summarise` puts the outcome into the result.
 """
 
 from __future__ import annotations
@@ -128,14 +127,14 @@ async def run(
         exchange.close()
     if ended.fault is not None:
         events.go(SessionState.SAFE, ended.fault, level="error")
-    feed.flush()  # losses in it count, too
+    feed.flush()  # so that its losses also count
     return ended
 
 
 def finish(
     events: EventLog, exchange: Exchange, result: Result, fault: str | None, rest: str = "finished"
 ) -> None:
-    """Go to the final state: after a fault, or after an orderly end with the cause `rest`."""
+    """Enter the final state: after a fault, or after a normal end with the cause `rest`."""
     if fault is None:
         events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), rest]))
     else:
@@ -185,7 +184,7 @@ def summarise(
 
 
 def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
-    """Fault for a lost subsystem; for a test sequence with its last step."""
+    """Fault for a lost subsystem, with the last step of a test sequence."""
     if not isinstance(error, PeerLost):
         return LoopEnd(None, str(error))
     exchange.receive_reports()
@@ -227,7 +226,7 @@ def value_fault(numerics: Numerics) -> str:
 
 
 class Ending:
-    """Work after the last tick.
+    """The end of a session after its last tick.
 
     Parameters
     ----------
@@ -267,7 +266,7 @@ class Ending:
         await self._benches.secure(fault or self._interrupted() or "session finished")
         self._benches.note_reports(exchange)
         not_at_rest = self._benches.not_at_rest()
-        if fault is None:  # it must not look like an orderly end
+        if fault is None:  # this must not look like a normal end
             fault = "; ".join(not_at_rest) or None
         else:
             result.warnings += not_at_rest
@@ -289,7 +288,7 @@ class Ending:
             await self._benches.hold_safe(master.stop_requested, self._interrupted)
 
 
-# Diverging values: their place, and the loop of the topology that they are in.
+# Diverging values: where they occur, and the loop of the topology that contains them.
 
 #: Number of an output, and number of an input connected to it.
 Connection = tuple[int, int]

@@ -1,6 +1,6 @@
 """Events of a session: state changes, notes and the package's own log records.
 
-Notes from before the log is open are kept, and become its first events. The live view shows state
+Events from before the log is opened are kept, and become its first ones. The live view shows state
 changes at once.
 """
 
@@ -33,7 +33,7 @@ class Note(NamedTuple):
 
 
 class EventLog:
-    """Keeps the session's state, and forwards messages.
+    """The session's state, and its events.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class EventLog:
             self.go(SessionState.RUNNING, cause)
 
     def acknowledge(self, alarm: str, who: str) -> bool:
-        """Record and show that an operator has seen an alarm; False if no such alarm came up."""
+        """Record and show an operator's acknowledgement; False if no such alarm was raised."""
         known = self.alarms.acknowledge(alarm, who, self._now_ns() * 1e-9)
         self.publisher.repeat()
         return known
@@ -109,8 +109,8 @@ class EventLog:
         text = "does not keep up: steps are missing in the log; check disk and load"
         self.warn_of_recorder(text, "recorder_behind")
 
-    def untold(self) -> list[str]:
-        """Warnings that are in no log, because none was begun."""
+    def unlogged(self) -> list[str]:
+        """Warnings that are in no log, because none was opened."""
         return [
             note.text if note.cause == "log" else f"{note.source}: {note.text}"
             for note in self._kept
@@ -118,7 +118,7 @@ class EventLog:
         ]
 
     def keep(self, path: Path) -> list[str]:
-        """Write events to a file if no log was begun; return problems."""
+        """Write events to a file if no log was opened; return problems."""
         if not self._kept:
             return []
         lines = []

@@ -1,9 +1,9 @@
 """Initialization of a session's subsystems, before the first step.
 
-In a feedthrough loop outputs and inputs depend on each other. Nothing has moved yet, so that
-subsystems can be evaluated more than once at the same point in time. The unknowns are the inputs of
-the loop. Newton's method with one difference per input solves a linear loop in one iteration,
-whatever its gain; plain substitution needs a gain below 1.
+In a feedthrough loop outputs and inputs depend on each other. Before the first step, subsystems can
+be evaluated repeatedly at the same time. The unknowns are the inputs of the loop. Newton's method
+with one difference per input solves a linear loop in one iteration, whatever its gain; fixed-point
+iteration needs a gain below 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_ROUNDS = 20
 #: Residual at which the loop counts as solved, relative to the inputs or absolute below 1.
 TOLERANCE = 1e-9
 _DIFFERENCE = 1e-6
-#: Condition number above which the differences are useless.
+#: Condition number above which the differences are unusable.
 _SINGULAR = 1e9
 
 #: Map the inputs of the loop to the inputs that the connections then compute, both (n,).
@@ -44,7 +44,7 @@ class InitializedSession(NamedTuple):
 async def initialize(connected: Connected) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
-    Subsystems in a feedthrough loop are initialized repeatedly until ``u0 = L y`` holds there, too.
+    Subsystems in a feedthrough loop are initialized repeatedly until ``u0 = L y`` also holds there.
     If the announced ports do not fit the session, every subsystem is notified and ends.
     """
     tables, links = connected.file.tables, connected.links
@@ -64,7 +64,7 @@ async def initialize(connected: Connected) -> InitializedSession:
         _couple(network, calculated, y0, u0, s)
         await _initialize(links[s], network, samples, y0, u0, s)
     again = [s for s in network.entangled() if not links[s].physical]
-    for _ in network.members if again else ():  # after that, only loops change
+    for _ in network.members if again else ():  # after these rounds, only loops still change
         before = u0.copy()
         for s in again:
             _couple(network, calculated, y0, u0, s)
@@ -98,7 +98,7 @@ async def _close_loop(
 ) -> None:
     """Initialize the members of feedthrough loops again until outputs and inputs agree.
 
-    Benches cannot be initialized twice and stay as they are.
+    Benches cannot be initialized twice, and are left out.
     """
     members = [s for s in network.loop_members() if not links[s].physical]
     owned = np.isin(network.inputs.owner, members) & network.connected

@@ -1,10 +1,9 @@
 """Launcher of a subsystem's command; a script run by `hilrt.session.spawn` on Linux.
 
-``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` drops a Ctrl-C that was meant for the
-parent, has the kernel send SIGNAL when the parent ends, sets processors and niceness, and replaces
-itself by COMMAND. It is a separate process and not a ``preexec_fn``, because Python code between
-fork and exec may deadlock in a process with threads. To start quickly it imports only the standard
-library.
+``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` drops a Ctrl-C for the parent, has
+the kernel send SIGNAL when the parent ends, sets processors and niceness, and replaces itself by
+COMMAND. It is a separate process and not a ``preexec_fn``, because Python code between fork and
+exec may deadlock in a process with threads. It imports only the standard library, to start quickly.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def main(arguments: list[str]) -> None:
 
 
 def drop_interrupts() -> None:
-    """Drop a pending Ctrl-C, sent before this process had its own group, and unblock Ctrl-C."""
+    """Drop a Ctrl-C sent before this process had its own group, and unblock Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops a pending one
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)

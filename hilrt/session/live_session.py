@@ -1,6 +1,6 @@
-"""A session that runs inside a program, beside its own work: `LiveSession`, `AsyncLiveSession`.
+"""A session that runs inside a program, in parallel with it: `LiveSession`, `AsyncLiveSession`.
 
-Benches are brought to rest in every case: at the end of the ``with`` block, by `stop`, and when the
+Benches are always brought to rest: at the end of the ``with`` block, by `stop`, and when the
 program's main thread ends.
 """
 
@@ -99,9 +99,9 @@ class LiveSession(SessionReadings):
             time.sleep(POLL_S)
 
     def stop(self) -> RunResult:
-        """End the session as the operator's command does, and wait until benches are at rest."""
+        """End the session as an operator's command would, and wait until benches are at rest."""
         if not self.ended:
-            self._ask("stop", refusable=True)
+            self._command_session("stop", refusable=True)
         return self.wait()
 
     def set(self, name: str, value: float | None) -> None:
@@ -114,25 +114,25 @@ class LiveSession(SessionReadings):
         CommandRefused
             If the number is not listed, or the value is out of bounds.
         """
-        self._ask("adjust", name, math.nan if value is None else value)
+        self._command_session("adjust", name, math.nan if value is None else value)
 
     def shadow(self, on: bool) -> None:
         """Switch shadow mode: compute corrections without applying them, or apply them again."""
-        self._ask("shadow", value=float(on))
+        self._command_session("shadow", value=float(on))
 
     def mark(self, text: str) -> None:
         """Write a note into the log."""
-        self._ask("mark", text)
+        self._command_session("mark", text)
 
     def arm(self) -> None:
         """Arm the benches that wait for it."""
-        self._ask("arm")
+        self._command_session("arm")
 
     def safe(self) -> None:
         """Bring the benches to rest; the session stays in the state ``SAFE`` until `stop`."""
-        self._ask("safe")
+        self._command_session("safe")
 
-    def _ask(
+    def _command_session(
         self, action: Action, text: str = "", value: float = 0.0, refusable: bool = False
     ) -> None:
         reply = self._command(action, text, value).result()
@@ -184,30 +184,30 @@ class AsyncLiveSession(SessionReadings):
     async def stop(self) -> RunResult:
         """See `LiveSession.stop`."""
         if not self.ended:
-            await self._ask("stop", refusable=True)
+            await self._command_session("stop", refusable=True)
         return await self.wait()
 
     async def set(self, name: str, value: float | None) -> None:
         """See `LiveSession.set`."""
-        await self._ask("adjust", name, math.nan if value is None else value)
+        await self._command_session("adjust", name, math.nan if value is None else value)
 
     async def shadow(self, on: bool) -> None:
         """See `LiveSession.shadow`."""
-        await self._ask("shadow", value=float(on))
+        await self._command_session("shadow", value=float(on))
 
     async def mark(self, text: str) -> None:
         """See `LiveSession.mark`."""
-        await self._ask("mark", text)
+        await self._command_session("mark", text)
 
     async def arm(self) -> None:
         """See `LiveSession.arm`."""
-        await self._ask("arm")
+        await self._command_session("arm")
 
     async def safe(self) -> None:
         """See `LiveSession.safe`."""
-        await self._ask("safe")
+        await self._command_session("safe")
 
-    async def _ask(
+    async def _command_session(
         self, action: Action, text: str = "", value: float = 0.0, refusable: bool = False
     ) -> None:
         reply = await asyncio.wrap_future(self._command(action, text, value))

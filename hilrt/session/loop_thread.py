@@ -1,6 +1,6 @@
-"""Threads of a session: one with its event loop, and ones with work that may be abandoned.
+"""Threads of a session: one with its event loop, and others with work that may be abandoned.
 
-A thread cannot be stopped, and compiling takes long: a session that ends does not wait for it.
+A thread cannot be stopped, and compiling takes long, so a session that ends does not wait for it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ T = TypeVar("T")
 Answer = TypeVar("Answer")
 
 #: Name of a thread that may be abandoned.
-NAME = "hilrt: may be left"
-#: Python's switch interval: how long another thread may compute before this one runs, s (default: 5
-#: ms). Measured at 1 kHz for 3 s beside a program that computes all the time, on two busy
-#: processors: 1018 and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead of
-#: 12.
+NAME = "hilrt: may be abandoned"
+#: Python's switch interval: time for which another thread may compute before this one runs, s
+#: (default: 5 ms). Measured at 1 kHz for 3 s beside a program that never stops computing, on two
+#: busy processors: 1018 and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead
+#: of 12.
 SWITCH_INTERVAL_S = 1e-4
 
 
 class _ShortSwitchInterval:
-    """Context: Python's switch interval is `SWITCH_INTERVAL_S` while any thread is in it."""
+    """Context in which Python's switch interval is `SWITCH_INTERVAL_S`, for any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,18 +70,18 @@ class LoopThread(Generic[T]):
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], punctual: bool = False) -> None:
         self._work, self._punctual = work, punctual
         self.ended: Future[T] = Future()
-        self.ended.set_running_or_notify_cancel()  # cancelled waiters then do not cancel it
+        self.ended.set_running_or_notify_cancel()  # so that cancelled waiters do not cancel it
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[T] | None = None
         self._open = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="hilrt-session")
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def call(self, function: Callable[[], Answer], otherwise: Answer) -> Future[Answer]:
-        """Schedule a function in the thread's loop; the answer is `otherwise` if no loop runs."""
+        """Schedule a function in the thread's loop; its result is `otherwise` if no loop runs."""
         answer: Future[Answer] = Future()
         answer.set_running_or_notify_cancel()
 
@@ -129,7 +129,7 @@ class LoopThread(Generic[T]):
         finally:
             with self._open:
                 self._loop = None
-            await asyncio.sleep(0)  # answers the calls scheduled so far
+            await asyncio.sleep(0)  # runs the calls scheduled so far
 
 
 def run_in_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -150,11 +150,11 @@ def loop_runs() -> bool:
     return True
 
 
-async def in_left_thread(work: Callable[[], None]) -> None:
-    """Await the end of `work`; re-raise its exception. On cancellation the work continues alone.
+async def in_abandonable_thread(work: Callable[[], None]) -> None:
+    """Run `work` in a thread and await its end; if cancelled, let the work continue.
 
-    The process waits for it before it ends, because ending during compilation may crash; but see
-    `leave_threads`.
+    The exception of `work` is re-raised. The process waits for the work before it ends, because
+    ending during compilation may crash; but see `leave_threads`.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()

@@ -1,4 +1,4 @@
-"""Monitoring of one run: its status, the processes that display it, their keys."""
+"""Monitoring of one run: its status, the processes that display it, and their keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Monitoring:
     key : str
         The session's own key, for the processes that it starts.
     run : str
-        Unique identifier of this run; a command names the run that it is meant for.
+        Unique identifier of this run; a command names the run that it is for.
     token : str
         Token that permits operators' commands; empty if the session file permits none.
     rows : str
@@ -92,7 +92,7 @@ class Monitoring:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything except the terminal view may watch."""
+        """Whether anything except the terminal view may watch the session."""
         return self._web or self._table.listen is not None or self._table.foxglove is not None
 
     @property

@@ -1,7 +1,7 @@
 """Observers of a session's loop: recording, flags, live status, expectations, garbage.
 
-They are notified in this order, see `hilrt.step.observer`. Recording and flags are mandatory:
-without them the trustworthiness of the results is unknown.
+They are notified in this order, see `hilrt.step.observer`. Recording and flags are required:
+without them the reliability of the results is unknown.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.pace import Pace
 from hilrt.timing.timeline import Progress
 
-#: Changes logged per step; further ones are only counted, so a burst of flags costs no ticks.
+#: Changes logged per step; further ones are only counted, so that a burst of flags costs no ticks.
 CHANGES_PER_TICK = 20
 #: Number of ticks between two attempts to collect garbage in the slack.
 GARBAGE_TICKS = 64
 
 
 class RecordingObserver(Observer):
-    """Passes every step's row to the feed, along with snapshots and subsystems' reports.
+    """Recorder of every step's row, of snapshots, and of subsystems' reports.
 
     Parameters
     ----------
     numerics, exchange, progress, feed
         Parts of the session.
     judge : Judge, optional
-        Second reader of the rows; rows are not filled without any reader.
+        Another reader of the rows; without any reader, rows are not filled.
     """
 
     name, required = "recording", True
@@ -77,7 +77,7 @@ class RecordingObserver(Observer):
         """Fill and commit the row, after any snapshot or change that belongs to it."""
         t_ns, marks = turn.point.t_ns, turn.marks
         if self._needs_rows():
-            if self._row is None:  # an expectation came during a session without a log
+            if self._row is None:  # an expectation was added during a session without a log
                 self._row = self._make_row()
             self._row.fill(turn.h_ns / 1e9, marks.late_ns, marks.compute_ns, self._timeline.newest)
         if self._snapshots is not None:
@@ -96,19 +96,19 @@ class RecordingObserver(Observer):
         text: str,
         value: float | None = None,
     ) -> None:
-        """Log it."""
+        """Log the event."""
         self.feed.event(t_ns, level, cause, source, text, value)
 
 
 class FlagObserver(Observer):
-    """Logs changes of flags, inputs' sources and faults, and reports an impaired session.
+    """Logger of changes of flags, inputs' sources and faults, and of impairment.
 
     Parameters
     ----------
     numerics, exchange, feed
         Parts of the session. Emulated benches receive the beginning and end of their faults.
     alarms : AlarmHistory
-        Notified of alarms that come up or clear.
+        Notified of alarms that are raised or cleared.
     on_impaired : callable, optional
         Called with whether the session is impaired from now on, and why.
     """
@@ -183,7 +183,7 @@ class FlagObserver(Observer):
 
 
 class StatusObserver(Observer):
-    """Publishes the status for views, including sequences, prompts and warnings.
+    """Publisher of the status for views, including sequences, prompts and warnings.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class StatusObserver(Observer):
         self.feed, self._publisher = feed, publisher
 
     def idle(self, left_ns: float) -> None:
-        """Build a status that is due, as far as there is time, and publish it."""
+        """Build a status that is due, as far as time permits, and publish it."""
         self._publisher.update(self, left_ns)
 
     def event(
@@ -234,7 +234,7 @@ class StatusObserver(Observer):
 
 
 class ExpectationObserver(Observer):
-    """Passes rows and reports of sequences to the judge, which evaluates them in the slack.
+    """Forwarder of rows and sequences' reports to the judge, which evaluates them in the slack.
 
     A sequence's expectation that cannot be evaluated raises `PeerLost` for the sequence.
 
@@ -260,7 +260,7 @@ class ExpectationObserver(Observer):
         self._errors = numerics.state.outputs["estimated_error"]
 
     def stepped(self, turn: Turn) -> None:
-        """Pass on the row."""
+        """Pass the row to the judge."""
         if self._judge.reads:
             self._judge.take(turn.point.t_ns, self._row)
 
@@ -273,19 +273,19 @@ class ExpectationObserver(Observer):
         text: str,
         value: float | None = None,
     ) -> None:
-        """Pass on a sequence's measurement or expectation."""
+        """Pass a sequence's measurement or expectation to the judge."""
         judge_event(self._judge, self._network, self._errors, source, cause, text)
 
     def idle(self, left_ns: float) -> None:
-        """Evaluate as many rows as there is time for."""
+        """Evaluate as many rows as time permits."""
         self._judge.work(left_ns)
 
     def removed(self, reason: str) -> None:
-        """Mark outcomes that rows after the defect could have changed as inconclusive."""
+        """Mark outcomes as inconclusive if rows after the defect could have changed them."""
         self._judge.abandon(reason)
 
     def closing(self, finished: bool) -> None:
-        """Mark measurements that sequences did not reach as inconclusive."""
+        """Mark measurements as inconclusive if their sequences did not reach them."""
         exchange = self._exchange
         for link in exchange.links if finished else ():
             if link.stops_in_order and link.name not in exchange.ended:
@@ -294,7 +294,7 @@ class ExpectationObserver(Observer):
 
 
 class GarbageObserver(Observer):
-    """Lets the garbage collector run in the slack of some steps.
+    """Garbage collection in the slack of some steps.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class GarbageObserver(Observer):
         self._tick = self._late_ns = 0
 
     def stepped(self, turn: Turn) -> None:
-        """Record how late the step was."""
+        """Record the lateness of the step."""
         self._tick, self._late_ns = turn.point.tick, turn.marks.late_ns
 
     def idle(self, left_ns: float) -> None:
@@ -331,7 +331,7 @@ def make_master(
     on_impaired: Callable[[bool, str], None] | None = None,
     collect: Callable[[int], bool] | None = None,
 ) -> Master:
-    """Create the master of a session, with its observers in their order.
+    """Create the master of a session, with its observers.
 
     Parameters
     ----------
@@ -390,6 +390,6 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
 
 
 def results_of(judge: Judge) -> list[dict[str, Any]]:
-    """Return every outcome for the summary, once no more rows come."""
+    """Return all outcomes for the summary, after the last row."""
     found: list[dict[str, Any]] = msgspec.to_builtins(judge.finish())
     return found

@@ -1,4 +1,4 @@
-"""Opening of a session with processes: the parts that need no other process yet."""
+"""Open the parts of a session with processes that need no other process yet."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 #: Largest share of the macro step that `pacing.spin = "auto"` busy-waits.
 LONGEST_SPIN = 0.7
-#: The same with a real-time priority, where the kernel stops a process that never sleeps for 50 ms.
+#: Likewise with a real-time priority: the kernel stops a process that never sleeps for 50 ms.
 LONGEST_SPIN_REAL_TIME = 0.3
 
 
 class TimingSetup:
-    """Applies ``[master.pacing]``, and undoes it.
+    """Settings of ``[master.pacing]`` on the host, and their undoing.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class TimingSetup:
         return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
 
     def give_idle_priority(self, processes: Iterable[int]) -> None:
-        """Give `processes` that can wait idle priority, so that they delay no tick."""
+        """Give idle priority to `processes` that can wait, so that they delay no tick."""
         if self.clock is not None:
             for pid in processes:
                 give_idle_priority(pid, self.cpus_for_children)
@@ -118,7 +118,7 @@ class TimingSetup:
         return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
 
     def release(self) -> None:
-        """Undo everything: the program that ran the session may continue."""
+        """Undo all settings, as the program that ran the session may continue."""
         if self.clock is not None:
             self.clock.close()
             leave_real_time()
@@ -159,7 +159,7 @@ class SessionRecording:
         return {frame_feed.VARIABLE: self._frames, **self._local.environment}
 
     def start(self, processes: Processes, cpus: Sequence[int], tap: str) -> None:
-        """Start the recorder's process; `tap` is where it publishes the rows for views."""
+        """Start the recorder's process, which publishes rows for views at the address `tap`."""
         sockets = RecorderSockets(self._feed, tap, self._frames, self._progress)
         processes.start_recorder(sockets, cpus, self._local.environment)
 
@@ -288,13 +288,13 @@ def open_parts(
     Raises
     ------
     ConfigError
-        For an unusable address or folder; nothing stays open then.
+        For an unusable address or folder; everything is closed then.
     """
     tables, master = file.tables, file.tables.master
     if options.cluster is not None:
         refuse_open_cluster(options.cluster, master.listen)
     name, real_time = tables.session.name, pace_of(tables, options) != "asap"
-    # Applies to both transports: an unknown peer may run under this account, too.
+    # Applies to both transports, because an unknown peer may also run under this account.
     reserve_descriptors(len(tables.subsystems), 2 * SPARE_CONNECTIONS)
     authenticator, environment = _authenticator(file)
     with contextlib.ExitStack() as undo:  # parts that can fail come first

@@ -1,8 +1,7 @@
 """The first stages of every session: read, describe, connect.
 
-Each stage takes the result of the previous one as an immutable value, and returns its own.
-`initialize` and `assemble` follow in `hilrt.session.assembly`, which imports the numerics; these do
-not.
+Each stage takes the result of the previous one as an immutable value, and returns its own. These
+stages do not import the numerics; `initialize` and `assemble` follow (`hilrt.session.assembly`).
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.link import Carrier, Command, Link, SessionContext
 
-#: Time beyond `master.connect_timeout` after which a subsystem without its own timeout is given up,
-#: s.
+#: Time beyond `master.connect_timeout` after which a subsystem without its own timeout fails, s.
 SPARE_S = 1.0
 
 
@@ -137,7 +135,7 @@ async def connect(
     beside : mapping of awaitables, optional
         Further awaitables by readable names, without a deadline.
     on_wait : callable, optional
-        Called with what is still awaited, whenever that changes.
+        Called with the names still awaited, whenever these change.
     """
     file, links, _ = described
     limit = file.tables.master.connect_timeout + SPARE_S if limited else None

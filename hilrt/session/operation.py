@@ -32,9 +32,9 @@ class Operator:
     Parameters
     ----------
     events : EventLog
-        Holds the session's state, and records the commands.
+        Contains the session's state, and records the commands.
     tables : Session
-        The session file, which lists what may be adjusted.
+        The session file, which lists the adjustable numbers.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Operator:
     master : Master or None
         Set from the first tick on.
     interrupted : str
-        Why a signal, an operator or a program requested the end; empty if none did.
+        Reason why a signal, an operator or a program requested the end; empty if none did.
     strangers : Counter of str
         Commands refused because of their sender: ``wrong_token`` as reported by the relay, and
         ``wrong_key`` if sent past the relay.
@@ -83,7 +83,7 @@ class Operator:
         return reply
 
     def refused(self, command: OperatorCommand) -> None:
-        """Record a command without the session's key, which no process of the session sends."""
+        """Record a command without the session's key, which does not come from its processes."""
         self.strangers["wrong_key"] += 1
         text = f"a command {command.action} without the session's key was refused"
         self.events.note("warning", "operator", text, "operator")
@@ -107,7 +107,7 @@ class Operator:
         """Acknowledge an event by its number or, with the number 0, an alarm by its name."""
         if command.value == 0.0:
             if not self.events.acknowledge(command.text, command.who):
-                return Reply(False, f"no alarm {command.text!r} has come up")
+                return Reply(False, f"no alarm {command.text!r} was raised")
             return Reply(True, f"acknowledged alarm {command.text}")
         if command.text == ALL_BEFORE:
             for name in self.events.alarms.records:
@@ -150,7 +150,7 @@ class Operator:
         return Reply(True, "corrections off" if on else "corrections act again")
 
     def _answer(self, command: OperatorCommand) -> Reply:
-        """Answer a prompt of a test sequence; the sequence reports which answer it accepted."""
+        """Answer a prompt of a test sequence, which reports the answer that it accepted."""
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         prompts, t = self.events.publisher.prompts, self.master.progress.t_ns / 1e9

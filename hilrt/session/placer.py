@@ -2,12 +2,12 @@
 
 A Dask task starts a host process on its worker, supervises it and returns how it ended. All other
 communication bypasses Dask: the host connects to the master by the usual protocol of peers, with
-its key, and the master's heartbeats decide whether it is lost. Each task is bound to one worker, so
-that Dask neither steals nor moves it. Dask is imported in this separate process, because its
-threads would delay the master's ticks.
+its key, and the master detects its loss by heartbeats. Each task is bound to one worker, so that
+Dask neither steals nor moves it. Dask is imported in this separate process, because its threads
+would delay the master's ticks.
 
-The session gives it an open file with lines of JSON, `Order` and then one `GroupHost` for each
-process. The placer answers ``{"name": …, "pid": …, "text": …}`` for each process that has ended.
+The session passes an open file with lines of JSON, `Order` and then one `GroupHost` for each
+process. The placer writes ``{"name": …, "pid": …, "text": …}`` for each process that has ended.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class GroupHost(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """End of a host process: its number, its status, the last of its output."""
+    """End of a host process: its number, its status, the end of its output."""
 
     pid: int
     status: int
@@ -86,9 +86,9 @@ class Ended(NamedTuple):
 
 
 def refuse_open_cluster(cluster: str, listen: str | None = None) -> None:
-    """Raise `ConfigError` for a scheduler that is exposed without TLS, or not one at all.
+    """Raise `ConfigError` for a scheduler that is exposed without TLS, or for no scheduler.
 
-    Also if its workers cannot reach the master's address `listen`, where they have to.
+    Also if workers on other machines cannot reach the master's address `listen`.
     """
     if cluster == LOCAL:
         return
@@ -144,7 +144,7 @@ def local_cluster(workers: int, resources: Mapping[str, float] | None = None) ->
 def supervise(session: str, host: GroupHost, folder: str) -> Ended:
     """Run a host process on this worker until it or its session ends; a Dask task.
 
-    If the placer was killed, Dask no longer wants the task's result.
+    If the placer was killed, Dask no longer expects the task's result.
     """
     from distributed import Event, get_worker
 
@@ -164,8 +164,8 @@ def supervise(session: str, host: GroupHost, folder: str) -> Ended:
         try:
             while process.poll() is None and task.state == "executing" and not over.wait(POLL_S):
                 pass
-            process.wait(END_S)  # the master has told it to end, too
-        except (subprocess.TimeoutExpired, OSError):  # it does not react, or the scheduler is gone
+            process.wait(END_S)  # the master has also requested its end
+        except (subprocess.TimeoutExpired, OSError):  # no reaction, or the scheduler is gone
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
@@ -288,7 +288,7 @@ def _end(number: int, frame: object) -> None:
 
 
 def main() -> int:
-    """Place the hosts that the session requests, until it ends this process."""
+    """Place the hosts that the session requests, until the session ends this process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--order", type=int, default=0, help="descriptor of the order's file")
     given = parser.parse_args().order

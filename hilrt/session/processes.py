@@ -1,4 +1,4 @@
-"""Processes of a session: their start, and the consequences of their end."""
+"""Processes of a session: their start, and the handling of their end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class Processes:
     warnings : list of str
         Warnings of the result; a text is added for such a process.
     tell_peer : callable
-        `Hub.process_ended`: called first when a process has ended; False if no subsystem has it.
+        `Hub.process_ended`: called first when a process has ended; returns False if the process
+        belongs to no subsystem.
 
     Attributes
     ----------
@@ -111,7 +112,7 @@ class Processes:
         frames: Mapping[str, str],
         cluster: str | None = None,
     ) -> None:
-        """Start the links' processes on the processors `cpus`; groups' on a given `cluster`.
+        """Start the links' processes on the processors `cpus`, groups on a given `cluster`.
 
         Processes that connect to the master get the environment variables `keys`; those with a bus
         to record also get `frames`, the recorder's address for CAN frames.
@@ -174,7 +175,7 @@ class Processes:
         """Handle the placer's line about the end of a process on the cluster."""
         if not self.ending:
             ended = json.loads(line)
-            self._tell_end(ended["name"], ended["pid"], ended["text"])
+            self._notify_end(ended["name"], ended["pid"], ended["text"])
 
     def start_recorder(
         self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]
@@ -197,7 +198,7 @@ class Processes:
         return {child.name: child.pid for child in self.children}
 
     async def with_end_of(self, name: str, fault: str) -> str:
-        """Extend a subsystem's fault by how its emulator or its process ended, if known."""
+        """Add to a subsystem's fault how its emulator or its process ended, if known."""
         if emulator := self._ends.get(f"{name}.emulator"):
             return fault if emulator in fault else f"{fault}; its emulator {emulator}"
         if "connection closed" not in fault:
@@ -211,19 +212,22 @@ class Processes:
         await asyncio.gather(*self._reports)
 
     def resume_recorder(self) -> None:
-        """Resume a recorder that was suspended (SIGSTOP): otherwise it cannot close the log.
+        """Resume a suspended recorder (SIGSTOP), which otherwise cannot close the log.
 
-        Gateways are not resumed: one may have been suspended because somebody is at the bench.
+        Gateways are not resumed: one may have been suspended because a person is at the bench.
         """
         self._resume(["recorder"])
 
-    async def end(self, told: Sequence[str]) -> list[str]:
-        """End all processes, after waiting for those `told` to end; return texts on any left."""
+    async def end(self, notified: Sequence[str]) -> list[str]:
+        """End all processes; return texts about any that remain.
+
+        Those in `notified`, which have been requested to end, get time to do so first.
+        """
         try:
-            if left := await self.children.wait(NOTICE, told):
+            if left := await self.children.wait(NOTICE, notified):
                 longest = 2.0 * STOP_TIMEOUT + KILL_TIMEOUT_S - NOTICE
                 sys.stderr.write(f"waiting for {', '.join(left)}, at most {longest:g} s more\n")
-                await self.children.wait(STOP_TIMEOUT - NOTICE, told)
+                await self.children.wait(STOP_TIMEOUT - NOTICE, notified)
         finally:
             # A suspended solver (SIGSTOP) would not react to SIGTERM.
             self._resume([link.name for link in self._links if not link.physical])
@@ -256,7 +260,7 @@ class Processes:
             report.add_done_callback(self._reports.discard)
 
     async def _report(self, child: Child) -> None:
-        """Report how a process ended; a thread reads its output meanwhile."""
+        """Report how a process ended, while a thread reads its output."""
         name, last = child.name, ""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LINE):
@@ -264,10 +268,10 @@ class Processes:
         output = f": {last} (all of its output: {child.log})" if last else ""
         text = child.describe_exit() + output + AFTERWARDS.get(name, "")
         warn = name != "recorder" or not child.returncode  # otherwise see `recorder_failure`
-        self._tell_end(name, child.pid, text, warn)
+        self._notify_end(name, child.pid, text, warn)
 
-    def _tell_end(self, name: str, pid: int, text: str, warn: bool = True) -> None:
-        """Tell a process's subsystem how it ended; if there is none, tell the session."""
+    def _notify_end(self, name: str, pid: int, text: str, warn: bool = True) -> None:
+        """Notify a process's subsystem of its end, or the session if it has none."""
         self._ends[name] = text
         if self._tell_peer(name, pid, text):
             return

@@ -1,4 +1,4 @@
-"""Checks of the disk space before a recording, and of its progress during the session."""
+"""Check the disk space before a recording, and its progress during the session."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from hilrt.timing.monotonic import monotonic_ns
 ROOM_TO_BEGIN = 48 << 20
 #: Free space below which a required recording ends while its log can still be closed, bytes.
 ROOM_TO_END = 16 << 20
-#: Session time for which there must be space, s. Missing space for the rest is only reported: a
-#: session may end early, and the log's growth is watched.
+#: Session time for which there must be space, s. Missing space for the rest is only reported, as a
+#: session may end early, and the log's growth is monitored.
 FIRST_S = 60.0
-#: Size of a row in the file per byte of its values; 0.32 to 0.58 in the supplied sessions of some
-#: seconds each.
+#: Size of a row in the file per byte of its values; 0.32 to 0.58 in the supplied sessions.
 PACKED = 0.5
 #: A recorder is reported if it writes nothing for this long although rows are waiting, ns.
 STALL_NS = 3_000_000_000
@@ -35,7 +34,7 @@ KNOWN_AFTER_S = 10.0
 
 
 class RowsToCome(NamedTuple):
-    """Rows of a recording: number of `signals`, time between two rows, total duration, s."""
+    """Expected rows of a recording: number of `signals`, time between two rows, duration, s."""
 
     signals: int
     step: float
@@ -91,7 +90,7 @@ def megabytes(size: int) -> str:
 
 
 class LogsWatch:
-    """Limits the size of processes' logs if no recorder does, and reports each one once.
+    """Limiter of processes' logs without a recorder, which reports each log once.
 
     Parameters
     ----------
@@ -128,7 +127,7 @@ class LogsWatch:
 
 
 class RecordingWatch:
-    """Checks the recorder's progress twice a second, and reports each problem once.
+    """Monitor of the recorder's progress, which reports each problem once.
 
     Parameters
     ----------
@@ -166,7 +165,7 @@ class RecordingWatch:
             self.check(now_ns() * 1e-9, monotonic_ns())
 
     def check(self, t: float, clock_ns: int) -> None:
-        """Check the reports up to session time `t` [s]; `clock_ns` is the monotonic clock's."""
+        """Check the reports up to session time `t` [s]; `clock_ns` is the monotonic clock."""
         newest = self._receiver.newest
         if self._receiver.poll():
             self._heard_ns = clock_ns
@@ -175,7 +174,7 @@ class RecordingWatch:
             self._check_disk(t, newest.size, newest.free)
             self._logs.report(newest.cut)
         waiting = self._feed.rows - newest.rows
-        if not self._feed.recorder_runs():  # its end is already reported
+        if not self._feed.recorder_runs():  # its end has been reported
             self._logs.check()
             return
         if clock_ns - self._heard_ns > STALL_NS and waiting > 0:

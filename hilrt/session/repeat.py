@@ -1,4 +1,4 @@
-"""Limits of a session's signals for ever shorter steps, and the session's errors from them.
+"""Limits of a session's signals for a step tending to zero, and the session's errors from them.
 
 If the error is a power of the step, ``y(H) = y + c H^p``, runs at three steps determine it (L. F.
 Richardson 1911, "The approximate arithmetical solution by finite differences"): with
@@ -30,7 +30,7 @@ from hilrt.solver import Floats
 FACTORS = (1, 2, 4)
 #: Plausible observed orders: extrapolation is of order 4 at most.
 LOWEST_ORDER, HIGHEST_ORDER = 0.5, 6.0
-#: Least correlation of the two differences over time, which should be equal up to a factor.
+#: Minimum correlation of the two differences over time, which should be equal up to a factor.
 LEAST_CORRELATION = 0.9
 #: Largest accepted difference, relative to the signal's variation.
 LARGEST_DIFFERENCE = 0.5
@@ -41,9 +41,9 @@ ROUNDING = 1e-9
 TOLERANCE, LEAST_ERROR = 0.01, 1e-6
 #: Largest number of steps in all runs together.
 MOST_STEPS = 2_000_000
-#: Ratio of a difference to the previous one above which they do not indicate a limit.
+#: Largest ratio of a difference to the previous one at which the values tend to a limit.
 LEAST_PROGRESS = 0.8
-#: Settings of the runs made for a repetition, which are not repeated themselves.
+#: Settings of the runs of a repetition, which are not repeated themselves.
 ALONE: Mapping[str, object] = {"reliability.repeat": "off", "reliability.reference": "off"}
 
 
@@ -68,7 +68,7 @@ class Repeated(NamedTuple):
         Variation of the limit, or of the values at the shortest step without one, in `unit`; NaN
         like `change`.
     why_not : str
-        Why it is not in the asymptotic range; empty if it is.
+        Reason why it is not in the asymptotic range; empty if it is.
     """
 
     unit: str
@@ -173,7 +173,7 @@ class Compared(NamedTuple):
 
     @property
     def as_estimate(self) -> Estimate:
-        """Error for a verdict: unknown where the reference has not converged."""
+        """Error for a verdict; unknown if the reference has not converged."""
         if self.converged:
             return make_estimate(self.unit, self.error, self.spread, REFERENCE)
         how = "unknown: the reference has not converged within the steps allowed"
@@ -181,7 +181,7 @@ class Compared(NamedTuple):
         return make_estimate(self.unit, math.nan, math.nan, how)
 
     def line(self, name: str) -> str:
-        """Format the comparison for people."""
+        """Format the comparison as text."""
         error = f"{self.error:.3g} {self.unit}".rstrip()
         text = f"{name}: error {error} RMS, {self.relative:.2%} of its variation"
         if not self.converged:
@@ -217,7 +217,7 @@ class Reference(NamedTuple):
         return {"converged": self.converged, "steps": self.steps, "signals": signals}
 
     def lines(self) -> list[str]:
-        """Format the comparison for people, one line per signal."""
+        """Format the comparison as text, one line per signal."""
         return [one.line(name) for name, one in self.signals.items()]
 
 
@@ -276,7 +276,7 @@ def compare_with_reference(
             continue
         steps.append(h)
         for name, one in signals.items():
-            one.take(_at(t, log.t, log[name]))
+            one.add(_at(t, log.t, log[name]))
         if all(one.settled for one in signals.values()):
             break
     if failed and not steps:
@@ -287,10 +287,11 @@ def compare_with_reference(
 def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
     """Settings of a reference at step `h` [s]: fixed step and order, no corrections.
 
-    The energy correction divides by the flow, so with it the error is no power of the step. The
-    last samples lie at or after the session's `end` [s], which exceeds its duration if the step
-    varies. The duration is extended because steps are whole nanoseconds: otherwise the last sample
-    of a subsystem that reports at every n-th step might be earlier.
+    The energy correction divides by the flow, so that the error is not a power of the step. The
+    last samples are at or after the session's `end` [s], which exceeds its duration if the step
+    varies.
+    The duration is extended because steps are whole nanoseconds: otherwise the last sample of a
+    subsystem that reports at every n-th step might be too early.
     """
     fixed = {f"master.{name}": {"method": "fixed"} for name in ("step_control", "order_control")}
     none = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
@@ -300,7 +301,7 @@ def _plain(tables: Session, end: float, h: float) -> dict[str, object]:
 
 
 class _Settling:
-    """A signal at shorter and shorter steps, until its extrapolated limit settles."""
+    """A signal at a sequence of shorter steps, until its extrapolated limit settles."""
 
     def __init__(
         self, estimate: Mapping[str, Any], own: Floats, seconds: Floats, tolerance: float
@@ -311,10 +312,10 @@ class _Settling:
         self._truth, self._uncertainty = own, math.inf
 
     def skip(self) -> None:
-        """Forget the values at earlier steps: a limit needs three steps, each half the last."""
+        """Discard the values at earlier steps, as a limit needs three steps in sequence."""
         self._courses = []
 
-    def take(self, course: Floats) -> None:
+    def add(self, course: Floats) -> None:
         """Add the values at half the previous step, shape (n,)."""
         before, self._courses = self._truth, [*self._courses[-2:], course]
         self._truth, self._uncertainty = course, math.inf
@@ -325,7 +326,7 @@ class _Settling:
         d1, d2 = self._difference(whole, half), self._difference(half, quarter)
         if not limit.why_not:
             self._truth = limit.limit
-        elif not d2 <= LEAST_PROGRESS * d1:  # also if one is unknown
+        elif not d2 <= LEAST_PROGRESS * d1:  # including unknown differences
             return
         ratio = 0.0 if not limit.why_not else d2 / d1
         self._uncertainty = self._difference(self._truth, before) * max(1.0, ratio / (1.0 - ratio))

@@ -1,4 +1,4 @@
-"""A file that can be written even if the disk is full or no descriptors are left."""
+"""A file that can be written even if the disk is full or no descriptor is free."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BLOCK = 1 << 16
 class ReservedFile:
     """Disk space and a descriptor, reserved for a file that is written at the end.
 
-    Until then the file has a different, hidden name: a file under its own name is complete.
+    Until then the file has a hidden name, so that a file under its own name is complete.
 
     Parameters
     ----------
     path : Path
         Its final name.
     size : int
-        Reserved space, bytes; data beyond it need free space when written.
+        Reserved space, bytes; writing more needs free space.
 
     Raises
     ------
@@ -58,9 +58,9 @@ class ReservedFile:
             ) from None
 
     def _open_part(self) -> int:
-        """Create the file, or take over that of a killed session; `FileExistsError` otherwise.
+        """Create the file, or take over a killed session's; `FileExistsError` if it is in use.
 
-        A session that uses the file holds a lock, which ends with its process.
+        A session that uses the file holds a lock until its process ends.
         """
         if fcntl is None:
             return os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -78,7 +78,7 @@ class ReservedFile:
         except OSError as error:
             if error.errno != errno.EFBIG or size <= _BLOCK:
                 raise
-            self._reserve(size // 2)  # files may be limited in size: reserve as much as possible
+            self._reserve(size // 2)  # the system limits files: reserve as much as possible
 
     def _allocate(self, size: int) -> None:
         if hasattr(os, "posix_fallocate"):

@@ -42,7 +42,7 @@ class Result:
     fault : str or None
         The fault that ended the session, if any.
     warnings : list of str
-        Further problems, such as processes that ended unexpectedly, or had to be killed.
+        Other problems, such as processes that ended unexpectedly or had to be killed.
     stopped : str
         Reason why the session was stopped early (a signal, an operator, a program), or empty.
     """
@@ -54,7 +54,7 @@ class Result:
     stopped: str = ""
 
     def __repr__(self) -> str:
-        """The most important figures; `summary` has all."""
+        """Show the most important figures; `summary` contains all."""
         figures: dict[str, Any] = {
             name: self.summary.get(name) for name in ("session", "verdict", "steps", "time_s")
         }

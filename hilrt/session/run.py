@@ -22,7 +22,7 @@ from hilrt.session.result import FailOn
 
 #: Mode of a run's new folder: only the session's own account may read its files.
 FOLDER_MODE: Final = 0o700
-#: Signals that end a session in order, and their names in messages.
+#: Signals that end a session normally, and their names in messages.
 SIGNALS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
 
 
@@ -83,7 +83,7 @@ def chosen_folder(folder: Path) -> Path:
             raise ConfigError(f"folder {folder}: is not empty; choose another, or remove it")
     except OSError as error:
         raise ConfigError(
-            f"folder {folder}: cannot be made: {error.strerror}; choose another"
+            f"folder {folder}: cannot be created: {error.strerror}; choose another"
         ) from None
     return folder.resolve()
 
@@ -99,7 +99,7 @@ def make_folder(out: Path, name: str) -> Path:
             continue
         except OSError as error:
             raise ConfigError(
-                f"--out {out}: cannot make a folder there: {error.strerror}; choose another"
+                f"--out {out}: cannot create a folder there: {error.strerror}; choose another"
             ) from None
         return folder.resolve()
     raise ConfigError(f"--out {out}: too many runs of {name!r} in one second")
@@ -133,12 +133,12 @@ def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
 def take_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
     """Route signals as `route_signals` does, for a session in another thread."""
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def request_end(number: int, frame: FrameType | None) -> None:
         interrupt(SIGNALS[signal.Signals(number)])
 
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, ask) for number in SIGNALS}
+        before = {number: signal.signal(number, request_end) for number in SIGNALS}
     try:
         yield
     finally:
@@ -146,7 +146,7 @@ def take_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# Sessions whose test sequence is inserted from outside, by `hilrt test` or pytest.
+# Sessions into which `hilrt test` or pytest insert a test sequence.
 
 
 def named_sequences(file: Path, only: str | None = None) -> dict[str, Path | None]:

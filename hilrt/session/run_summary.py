@@ -1,4 +1,4 @@
-"""The summary of a run, also if it ends before its first tick."""
+"""The summary of a run, even if it ends before its first tick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunSummary:
-    """Puts a session's summary into its result, and writes it.
+    """Summary of a session: puts it into the result, and writes it.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ class RunSummary:
         self._steps: StepSummary | None = None
 
     def begin(self, prepared: Prepared, benches: Benches) -> StepSummary:
-        """Start to collect facts, at the first tick."""
+        """Start collecting facts, at the first tick."""
         self._steps = StepSummary(self._opened, prepared, benches)
         return self._steps
 
     def make(self, losses: Sequence[str] = ()) -> None:
         """Put the facts about the steps, and `losses` of the log, into the result.
 
-        A defect here must not disturb the rest of the session's end.
+        An exception here must not prevent the rest of the session's end.
         """
         result = self._opened.result
         if self._steps is not None:
@@ -86,14 +86,14 @@ class StepSummary:
 
     def __init__(self, opened: Opened, prepared: Prepared, benches: Benches) -> None:
         self._opened, self._prepared, self._benches = opened, prepared, benches
-        host_report()  # caches its result: at the end there may be no descriptor left to read it
+        host_report()  # caches its result, as no descriptor may be free at the end
         pids = {"master": os.getpid(), **opened.processes.pids()}
         self._had = ProcessorTime(available_cpus(), pids)
         self._wall_s: float | None = None
         self._host_use = NO_USE
 
     def loop_ended(self) -> None:
-        """Stop counting time and processor use: the last tick is over."""
+        """Stop counting time and processor use, after the last tick."""
         opened = self._opened
         began_ns = opened.hub.epoch_ns - self._prepared.master.progress.stretched_ns
         self._wall_s = (monotonic_ns() - began_ns) * 1e-9

@@ -1,6 +1,6 @@
 """A session from connected subsystems to benches at rest.
 
-This module imports the numerics and with them the compiler; `hilrt.session.session` imports it
+This module imports the numerics and with them the compiler, so `hilrt.session.session` imports it
 while the processes of the session start.
 """
 
@@ -30,7 +30,7 @@ from hilrt.session.assembly import (
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, Prepared, prepare, run
 from hilrt.session.initialization import InitializedSession, initialize
-from hilrt.session.loop_thread import in_left_thread
+from hilrt.session.loop_thread import in_abandonable_thread
 from hilrt.session.opened import Opened
 from hilrt.session.opening import Connected
 from hilrt.session.recording_watch import LogsWatch, RecordingWatch, RowsToCome, compare_room
@@ -49,7 +49,7 @@ from hilrt.timing.pace import Pace
 
 
 def load_numerics(expects: bool = False) -> None:
-    """Load the compiled code of a session, or compile it, because a tick has no time for that.
+    """Load the compiled code of a session, or compile it, as a tick has no time for that.
 
     `expects`: include the code for expectations.
     """
@@ -109,7 +109,7 @@ async def _repeat(opened: Opened, connected: Connected) -> dict[str, Estimate] |
     )
     file, duration = connected.file, connected.duration
     found: list[dict[str, Estimate] | None] = []
-    await in_left_thread(lambda: found.append(errors_found_before(file, duration)))
+    await in_abandonable_thread(lambda: found.append(errors_found_before(file, duration)))
     return found[0]
 
 
@@ -171,7 +171,7 @@ async def _tick(
             )
 
         def now_ns() -> int:
-            """Session time, ns; at least 0 (the first tick lies ahead), on the grid as shifted."""
+            """Session time, ns, on the shifted grid; 0 before the first tick."""
             return max(0, monotonic_ns() - hub.epoch_ns) if opened.real_time else prepared.now_ns()
 
         steps = summary.begin(prepared, benches)

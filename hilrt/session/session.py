@@ -1,4 +1,4 @@
-"""Run of a session, from the session file to a closed log, including every failure.
+"""Run a session, from the session file to a closed log, with all failures.
 
 docs/session_life.md draws the states and their transitions. Every exit path (end, Ctrl-C, SIGTERM,
 exception, dead peer) unwinds this module's exit stack: benches run their safe profile, every
@@ -22,7 +22,7 @@ from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.hub import Hub
 from hilrt.session.benches import Benches
-from hilrt.session.loop_thread import LoopThread, in_left_thread, loop_runs
+from hilrt.session.loop_thread import LoopThread, in_abandonable_thread, loop_runs
 from hilrt.session.opened import Opened, open_parts
 from hilrt.session.opening import Connected, Described, connect, describe, read
 from hilrt.session.result import RunResult
@@ -32,7 +32,7 @@ from hilrt.timing.host import load_without_gc
 from hilrt.timing.realtime import cpu_latency_limit
 
 NUMERICS = "the numerics (a first start compiles them)"
-#: Number of awaited things listed by name; further ones are only counted.
+#: Number of awaited items listed by name; further ones are only counted.
 MAX_NAMED = 6
 
 
@@ -44,7 +44,7 @@ class SessionRun:
     file : SessionFile
     options : RunOptions
     on_change : callable, optional
-        Called when the state has changed, or the benches wait to be armed. If given, a program
+        Called when the state has changed, or the benches can be armed. If given, a program
         operates the session, and the keyboard cannot arm it.
 
     Raises
@@ -61,7 +61,7 @@ class SessionRun:
     ) -> None:
         self._file = read(file, pace=options.pace)
         self._options, self._on_change = options, on_change
-        #: Names of what the first tick still waits for.
+        #: Names of the items that the first tick still waits for.
         self.awaited: list[str] = []
         #: None before `run`.
         self.opened: Opened | None = None
@@ -136,7 +136,7 @@ class SessionRun:
                     opened.result.fault = str(error)
                     raise
                 await _fail(opened, benches, error)
-            except Exception as error:  # a defect: the summary reports it, too
+            except Exception as error:  # a defect, which the summary also reports
                 opened.result.fault = f"{type(error).__name__}: {error}"
                 raise
             finally:
@@ -145,8 +145,8 @@ class SessionRun:
     async def _connect(self, opened: Opened, described: Described) -> Connected:
         """Load the numerics while the processes start, and wait for the subsystems.
 
-        Peers are answered meanwhile, because a first compilation takes longer than they wait. Their
-        clocks are compared again afterwards, when the master answers promptly.
+        Peers are answered meanwhile, as a first compilation takes longer than their timeout.
+        Their clocks are measured again afterwards, when the master answers promptly.
         """
 
         def report(left: Sequence[str]) -> None:
@@ -160,7 +160,7 @@ class SessionRun:
             described,
             limited=True,
             duration=opened.options.duration,
-            beside={NUMERICS: in_left_thread(lambda: _load_numerics(expects))},
+            beside={NUMERICS: in_abandonable_thread(lambda: _load_numerics(expects))},
             on_wait=report,
         )
         self.awaited = []
@@ -202,7 +202,7 @@ def _ended_by_loss(hub: Hub) -> Iterator[None]:
 
 
 def _start_views(opened: Opened) -> None:
-    """Start the views first, to show progress; warn of an unguarded address."""
+    """Start the views first, to show progress; warn of an address without authentication."""
     opened.timing.shorten_slices()
     opened.monitoring.start(opened.processes.children, opened.operator)
     opened.events.go(SessionState.CONNECTING, "starting subsystems")
@@ -227,7 +227,7 @@ async def _fail(opened: Opened, benches: Benches | None, error: Exception) -> No
     fault = str(error)
     if isinstance(error, PeerLost):
         if benches is not None:
-            await benches.secure(fault)  # comes before the report on how a process ended
+            await benches.secure(fault)  # before the report on how a process ended
         fault = await opened.processes.with_end_of(error.name, fault)
     opened.result.fail(fault)
     opened.events.go(SessionState.FAULT, fault, level="error")
@@ -294,8 +294,8 @@ def run_session(
 
 # The end of a session after every outcome: benches at rest, complete files, no process left.
 #
-# Each stage pushes its clean-up on one exit stack, which runs them in reverse order. All of them
-# run even if an earlier one fails; an error is raised after the last.
+# Each stage pushes its clean-up on one exit stack, which runs them in reverse order. All run even
+# if an earlier one fails; an error is raised after the last.
 
 
 def close_opened(
@@ -340,9 +340,9 @@ async def _end_log(opened: Opened, summary: RunSummary) -> None:
     if opened.recording is not None:
         await opened.recording.end(opened.processes, result.summary)
     known = result.warnings
-    known += [text for text in opened.events.untold() if text not in known]
+    known += [text for text in opened.events.unlogged() if text not in known]
     known += opened.events.keep(opened.folder / "events.txt")
-    opened.publisher.repeat()  # the last state and its cause stay in view
+    opened.publisher.repeat()  # keeps the last state and its cause in view
 
 
 async def _end_processes(opened: Opened, summary: RunSummary) -> None:

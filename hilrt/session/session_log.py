@@ -30,7 +30,7 @@ from hilrt.timing.pace import Stopping
 
 #: Time limit for the recorder to start, s.
 START_TIMEOUT = 10.0
-#: Longest time for which a slow recorder delays a session in virtual time, and interval at which it
+#: Maximum time for which a slow recorder delays a session in virtual time, and interval at which it
 #: is polled, s.
 PATIENCE_S = 10.0
 ASK_AGAIN_S = 0.002
@@ -52,7 +52,7 @@ async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
 
 
 class SessionLog:
-    """Opens, begins and ends the log of a recorded session.
+    """The log of a recorded session, from its opening to its end.
 
     Parameters
     ----------
@@ -146,14 +146,14 @@ class SessionLog:
         return point
 
     async def end(self, summary: dict[str, Any]) -> None:
-        """Make the recorder close the file, after it has received everything sent before."""
+        """Have the recorder close the file, after it has received everything sent before."""
         text = json_bytes(summary)
         self._ended_whole = await asyncio.to_thread(self.feed.end, text, END_S)
 
     async def close(self, failed: bool) -> list[str]:
         """Close the sockets after the recorder has ended; return texts about losses.
 
-        If the recorder has `failed`, everything is lost that it had not reported as written.
+        If the recorder has `failed`, everything that it had not reported as written is lost.
         """
         await asyncio.to_thread(self.feed.close)
         self.progress.poll()

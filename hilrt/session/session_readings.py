@@ -1,7 +1,7 @@
 """Readings of a session that runs inside a program, and delivery of its commands.
 
-The session runs as with `hilrt run`, with its processes, its log and its folder, in its own thread
-and event loop: the master blocks its loop between two ticks, which no other loop could tolerate.
+The session runs as with `hilrt run`, with its processes, its log and its folder. It has its own
+thread and event loop, because the master blocks its loop between two ticks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hilrt.exchange.master import Master
     from hilrt.step.numerics import Numerics
 
-#: Interval of checks whether the program still runs, s.
+#: Interval of checks that the program still runs, s.
 PROGRAM_S = 0.2
 #: Name of the program in the log.
 WHO = "program"
@@ -198,12 +198,12 @@ class SessionReadings:
         return self._thread.call(carry_out, _NOT_RUNNING)
 
     def _must_have_begun(self) -> None:
-        """Raise `CommandRefused` before the start, when a wait would never end."""
+        """Raise `CommandRefused` before the start, as a wait would never end."""
         if not self._begun:
             raise CommandRefused("the session has not been started; use `with`, or call start")
 
     def _held(self, condition: Callable[[Any], object]) -> bool:
-        """Whether the condition holds; `SessionFault` if the session has ended without it."""
+        """Whether the condition holds; `SessionFault` if the session has ended before it held."""
         self._must_have_begun()
         ended = self.ended
         if condition(self):

@@ -1,4 +1,4 @@
-"""Sessions in this process, without files or other processes; also repeated at shorter steps."""
+"""Run sessions in this process, without files or other processes; repeat them at shorter steps."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def simulate_again(
 ) -> Result:
     """Simulate as `simulate` does, for a study of many sessions.
 
-    Results of earlier sessions that do not change are reused if they are `known`; the summary is
-    then brief, see `case_summary`. With `only`, the log contains just the signals of these ports.
+    With `known`, unchanged results of earlier sessions are reused, and the summary is brief, see
+    `case_summary`. With `only`, the log contains just the signals of these ports.
     """
     file = read(session, overrides, pace="asap")
     if problems := elsewhere(file):
@@ -168,7 +168,7 @@ def repeat(
     ConfigError
         For a session that `simulate` refuses, and for one with a variable step.
     HilrtError
-        If a run ends by a fault, or not at the same time as the others.
+        If a run ends with a fault, or not at the same time as the others.
     """
     file = open_session(session, overrides)
     master = file.tables.master
@@ -196,7 +196,7 @@ def reference(
     most_steps: int = MOST_STEPS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Reference:
-    """Run a session of models at ever shorter steps, for the true error of every coupling signal.
+    """Run a session of models at shorter and shorter steps, for the true error of every signal.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def reference(
     ConfigError
         For a session that `simulate` refuses.
     HilrtError
-        If the session ends by a fault, or every run at a shorter step.
+        If the session ends with a fault, or every run at a shorter step does.
     """
     file = open_session(session, overrides)
     return compare_with_reference(
@@ -221,14 +221,14 @@ def reference(
 def _run(file: SessionFile, changes: Mapping[str, object]) -> Result:
     """Run with other settings; the result's log contains all signals that have an estimate.
 
-    These are the sources of connections, and what calculated channels read.
+    These are the sources of connections, and the signals that calculated channels read.
     """
     tables = file.tables
     kept = None if tables.calculated else {one.source for one in tables.connections}
     found = simulate_again(file, changes, True, None, kept)
     if found.fault:
         step = changes.get("master.step", file.tables.master.step)
-        raise HilrtError(f"with a step of {step:g} s the session ended by a fault: {found.fault}")
+        raise HilrtError(f"with a step of {step:g} s the session ended with a fault: {found.fault}")
     return found
 
 
@@ -249,7 +249,7 @@ def errors_found_before(
 ) -> dict[str, Estimate] | None:
     """Errors estimated by other runs of the session; None if its file requests none.
 
-    If a run with a shorter step fails, the errors are unknown and contain the reason.
+    If a run with a shorter step fails, the errors are unknown, with the reason.
     """
     tables = file.tables
     seconds = tables.session.duration if duration is None else duration

@@ -1,8 +1,8 @@
 """Child processes of a session: start, supervision, and end with the session.
 
-Each child leads its own session and process group, so Ctrl-C in a terminal reaches only the master,
-and a signal to the group also reaches processes that the child started. On Linux the kernel sends
-every child a signal if the master ends without having stopped it (``kill -9``); the child must then
+Each child leads its own session and process group, so that Ctrl-C in a terminal reaches only the
+master, and a signal to the group also reaches processes that the child started. On Linux the kernel
+sends every child a signal if the master ends without stopping it (``kill -9``); the child must then
 end processes that it forked itself.
 """
 
@@ -27,7 +27,7 @@ from hilrt.errors import ConfigError
 from hilrt.isolation.limited_process import inherited_environment
 from hilrt.session.child import LONGEST_LINE, SIGKILL, Child, ForkedProcess
 
-#: Time limit for a killed process to disappear, s; one that hangs in the kernel never does.
+#: Time limit for a killed process to disappear, s; a process that hangs in the kernel never does.
 KILL_TIMEOUT_S = 2.0
 #: Environment of processes without linear algebra: keeps OpenBLAS from starting threads, which
 #: would cost 0.1 s of processor time while numpy is imported.
@@ -53,7 +53,7 @@ class Inherited(NamedTuple):
     Attributes
     ----------
     terminal : bool
-        Its output goes where the master's goes, not to a log.
+        Its output goes to the same place as the master's, not to a log.
     keys : bool
         It reads the keyboard.
     lines : bool
@@ -83,7 +83,7 @@ class SolverStart(NamedTuple):
 class Children:
     """The processes that a session has started.
 
-    Start them in the event loop that watches for their end, on the main thread: for the kernel, a
+    Start them on the main thread, in the event loop that watches for their end: for the kernel, a
     child's parent is the thread that started it.
 
     Parameters
@@ -210,7 +210,7 @@ class Children:
     async def _forked(
         self, solvers: Sequence[SolverStart], cwd: str | Path | None, cpus: Sequence[int]
     ) -> list[int]:
-        """Numbers of the forked processes; empty if forking failed, and none of them is left."""
+        """Numbers of the forked processes; empty if forking failed, in which case none remains."""
         jobs = [(one.argv[1:], str(self._log(one.name).absolute()), one.env) for one in solvers]
         with _adopts_orphans() as adopts:
             if not adopts:
@@ -244,7 +244,7 @@ class Children:
         return [child.name for child in self._children if not self._check(child)]
 
     async def wait(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
-        """Wait for children to end; return the names of those left after `timeout` [s]."""
+        """Wait for children to end; return the names of those still running after `timeout` [s]."""
         chosen = self._choose(names)
         await self._until_gone(chosen, timeout)
         return [child.name for child in chosen if not self._check(child)]
@@ -292,7 +292,7 @@ class Children:
             await asyncio.sleep(_POLL_S)
 
     def _check(self, child: Child) -> bool:
-        """Whether the process has ended; the first call that detects it reports it."""
+        """Whether the process has ended; the first call that detects the end reports it."""
         if not child.reap():
             return False
         unwatch = self._unwatch.pop(child.pid, None)
@@ -370,10 +370,10 @@ def _start_forking(
 
 
 def _forked_pids(process: subprocess.Popen[bytes], request: bytes) -> tuple[list[int], bool]:
-    """Numbers of the forked processes, and whether the forking process ended well and in time.
+    """Numbers of the forked processes, and whether the forking process succeeded in time.
 
     It is killed if it is late. As a forked process may keep its output open, the wait for the end
-    of that output is limited, too.
+    of that output is also limited.
     """
     try:
         written, _ = process.communicate(request, FORK_TIMEOUT_S)

@@ -51,7 +51,7 @@ class RunFacts(NamedTuple):
     session, end_state : str
         Its name, and its final state.
     wall_s : float
-        Wall-clock time that the loop ran, s.
+        Wall-clock time for which the loop ran, s.
     real_time : bool
         Whether ticks followed a clock; otherwise there is no lateness.
     fault : str or None
@@ -61,7 +61,7 @@ class RunFacts(NamedTuple):
     lost_events : sequence of dict
         Events missing in the log; only the newest if there are many.
     secured : str
-        Why benches ran their safe profile; empty if they did not.
+        Reason why benches ran their safe profile; empty if they did not.
     host_use : HostUse
         Use of the processors.
     strangers : dict of str to int
@@ -99,13 +99,13 @@ OFTEN_LIMITED: Final = 0.2
 
 
 def remarks(numerics: Numerics, progress: Progress) -> list[str]:
-    """Warnings about settings that only show at a session's end."""
+    """Warnings about settings that can only be judged at a session's end."""
     found = _often_limited(numerics, progress), collapsed_step(numerics, progress)
     return [*_without_derivatives(numerics), *filter(None, found)]
 
 
 def _often_limited(numerics: Numerics, progress: Progress) -> str:
-    """Warning if limits of inputs were in force for long; the verdict does not depend on them."""
+    """Warning if inputs were limited for long; the verdict does not depend on these limits."""
     seconds = float(numerics.state.causes["affected"][INPUT_LIMITED])
     if seconds <= OFTEN_LIMITED * progress.t_ns * 1e-9:
         return ""
@@ -113,12 +113,12 @@ def _often_limited(numerics: Numerics, progress: Progress) -> str:
     places = flag_totals(numerics.checks, numerics.state)["input_limited"].places
     return (
         f"inputs were at their limits of value or rate for {share:.0%} of the time, so the "
-        f"subsystems got other values than the connections gave: {', '.join(places[:3])}"
+        f"subsystems received other values than those of the connections: {', '.join(places[:3])}"
     )
 
 
 def collapsed_step(numerics: Numerics, progress: Progress) -> str:
-    """Message about step control far below the session's step; empty if it was not."""
+    """Message if step control went far below the session's step; empty if it did not."""
     session = numerics.plan.session[0]
     shortest = progress.min_h / 1e9
     if not session.variable_step or not 0.0 < shortest < COLLAPSED * session.step:
@@ -166,7 +166,7 @@ def build_summary(
     plan, state = numerics.plan, numerics.state
     changes, sends = [], {link.name: link.sending_interval for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
-    # No setting would have prevented a killed process or an exception in a model.
+    # There is no advice against a killed process or an exception in a model.
     if results["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         benches, errors, t = _sending_benches(exchange, course.steps), course.errors, course.time_s
         changes = advice(numerics.network, plan, state, errors, totals, t, benches, course.steps)
@@ -200,7 +200,7 @@ def build_summary(
 
 
 def case_summary(numerics: Numerics, progress: Progress, run: RunFacts) -> dict[str, Any]:
-    """The part of a summary that a case of a study needs: what its models and settings led to."""
+    """The part of a summary that a case of a study needs: effects of its models and settings."""
     found: dict[str, Any] = json_numbers(
         _results(numerics, progress, run, _outcome(numerics, progress, run))
     )

@@ -1,4 +1,4 @@
-"""Stage: operators' changes of bonds, inputs, faults and parameters; renewed sensitivities."""
+"""Stage: apply operators' changes of bonds, inputs, faults and parameters."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def set_parameter(plan: Plan, state: State, row: int, value: float) -> None:
 
 @stage
 def withdraw(plan: Plan, state: State, s: int) -> None:
-    """Discard responses of subsystem `s` found before one of its parameters changed.
+    """Discard the known responses of subsystem `s` after one of its parameters changed.
 
     Its Jacobian is zero until it is renewed or identified again.
     """
@@ -156,7 +156,7 @@ def withdraw(plan: Plan, state: State, s: int) -> None:
 
 @compiled
 def set_share(bond: BondState, share: float) -> None:
-    """Set the share of a bond's correction; whether it does harm is assessed anew."""
+    """Set the share of a bond's correction, and restart the assessment of its harm."""
     bond.share = max(0.0, min(share, 1.0))
     bond.harmful = 0
     bond.lately_made = bond.otherwise_made = 0.0

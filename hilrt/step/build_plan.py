@@ -38,9 +38,8 @@ from hilrt.tables.program_tables import CalculatedOutput, ChannelSource, Reading
 from hilrt.tables.record import COEFFICIENTS, R, Table, table
 from hilrt.tables.relation import Relation
 
-#: Steps by which a bench's set-points act later than its actuation delay, where a model stands in
-#: for the bench: a value is held for half a step on average; the unknown dead time counts as three
-#: quarters of a step.
+#: Delay [steps] of a bench's set-points beyond its actuation delay, where a model represents the
+#: bench: half a step of hold on average, and three quarters of a step of unknown dead time.
 DEAD_TIME_STEPS = 1.25
 
 
@@ -48,8 +47,8 @@ class Platform(NamedTuple):
     """Facts about the subsystems from their links, arrays of shape (n subsystems,).
 
     `physical`: benches and others that run on their own; `lead`: actuation delay, s;
-    `verification`: result of checking the bonds' corrections, if it was done; `sensitivities`:
-    responses of the coupled system to disturbances, likewise; `findings`, `parameters`: those of
+    `verification`: result of checking the bonds' corrections; `sensitivities`: responses of the
+    coupled system to disturbances; both None if not probed. `findings`, `parameters`: those of
     each link.
     """
 
@@ -72,7 +71,7 @@ def build_plan(
     columns: Sequence[Floats] = (),
     parameters: Sequence[OwnParameter] = (),
 ) -> tuple[Plan, CheckNames, AlarmNames]:
-    """Constants of the macro step, and the names of its checks and alarms.
+    """Build the constants of the macro step; return them with the names of its checks and alarms.
 
     Parameters
     ----------
@@ -139,7 +138,7 @@ def _size_tables(
     alarms: AlarmNames,
     model: ModelPlan | None,
 ) -> Plan:
-    """All tables with their numbers of rows; relations, stimuli and the program are filled."""
+    """Allocate all tables; only relations, stimuli and the program are filled."""
     bonds, known = network.bonds, platform.sensitivities
     return Plan(
         session=table(rows.SessionPlan, 1),
@@ -258,7 +257,7 @@ def _fill_connections(plan: Plan, network: Network) -> None:
 
 
 def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> None:
-    """Settings per bond; with mu unknown, or where it would act on a bench, it is shadow."""
+    """Fill in the bonds' settings; without a known mu or a bench's permission, a bond is shadow."""
     bonds, elements = network.bonds, plan.elements
     counts = np.bincount(bonds.of_element, minlength=len(bonds))
     elements["bond"] = bonds.of_element
@@ -296,7 +295,7 @@ def _fill_verification(plan: Plan, verification: Verification | None) -> None:
 
 
 def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
-    """Fill the tables of sensitivities; without a trial, subsystems follow inputs within a step."""
+    """Fill the tables of sensitivities; untested subsystems count as following inputs in a step."""
     plan.inputs["slope"] = 1.0
     if known is None:
         plan.inputs["fineness"] = 1.0
@@ -344,7 +343,7 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session, sources: Rela
     uncoupled, known = outputs["coupled"] == 0, outputs["answers_known"] != 0
     tried = np.zeros(len(network.subsystems), np.bool_)
     tried[owner[known]] = True
-    lacking = tried[owner] & ~known & (outputs["calculated"] == 0)  # by a reference model
+    lacking = tried[owner] & ~known & (outputs["calculated"] == 0)  # in the reference model
     lacking |= sources.where(columns=lacking).in_row
     outputs["followed"][lacking] = 0
     high = np.where(outputs["followed"], HIGH_ENDS[how_estimated(plan)], HIGH_ENDS[GAIN_RANGE])
@@ -360,14 +359,14 @@ def _fill_estimates(plan: Plan, network: Network, tables: Session, sources: Rela
 
 
 def _taken(L: Relation, sources: Relation) -> Bools:
-    """Outputs that inputs take by the connections `L`, also by calculated channels, shape (ny,)."""
+    """Outputs that drive inputs through `L`, directly or by calculated channels, shape (ny,)."""
     taken = L.transposed.in_row
     found: Bools = taken | sources.where(rows=taken).transposed.in_row
     return found
 
 
 def _fill_inside(plan: Plan, network: Network, tables: Session, sources: Relation) -> None:
-    """Benches, sequences, calculated channels and what no model takes need not be seen inside."""
+    """Treat all subsystems as smooth inside a step except models that drive other subsystems."""
     giving, sequences = np.zeros(len(network.subsystems), np.bool_), _sequences(network, tables)
     taken = _taken(network.L.where(~sequences[network.inputs.owner]), sources)
     giving[network.outputs.owner[taken & (plan.outputs["calculated"] == 0)]] = True
@@ -376,7 +375,7 @@ def _fill_inside(plan: Plan, network: Network, tables: Session, sources: Relatio
 
 
 def _rows(row: type[R], values: Sequence[tuple[float, ...]]) -> Table[R]:
-    """Table of the first fields of `values`, whose last is a factor."""
+    """Table of `values` without their last field, a factor."""
     found = table(row, len(values))
     if len(values):
         found[:] = [tuple(value[:-1]) for value in values]
@@ -393,7 +392,7 @@ def _sensitivities(verification: Verification | None) -> Table[rows.SensitivityP
 
 
 def _find_renewed(plan: Plan) -> None:
-    """Rows of the renewed answers that replace probed responses of the bonds."""
+    """Find the renewed sensitivities that replace probed responses of the bonds."""
     if not plan.session["error_renewed"][0]:
         return
     first = len(plan.error_paths) + len(plan.error_answers)

@@ -24,10 +24,10 @@ from hilrt.tables.given import (
 from hilrt.tables.network import OPERATED, Network
 from hilrt.tables.state import State
 
-#: Table of the session file whose entries an operator may begin and end.
+#: Table of the session file: faults, which an operator may begin and end.
 FAULTS: Final = "faults"
 _FIRST_OF_FAULTS: Final = len(BOND_SETTINGS) + len(INPUT_SETTINGS)
-#: Likewise, the table of the subsystems' parameters.
+#: Name for the subsystems' parameters in the numbers of changes.
 PARAMETERS: Final = "parameters"
 _PARAMETER: Final = _FIRST_OF_FAULTS + len(FAULT_SETTINGS)
 
@@ -50,7 +50,7 @@ class OwnParameter(NamedTuple):
 
 
 class Changes:
-    """Changes of numbers, from their request until they act.
+    """Requested changes of numbers that do not act yet.
 
     Numbers that an operator may change:
 
@@ -129,19 +129,19 @@ class Changes:
         return next(units, "") if number.startswith(f"{PARAMETERS}.") else ""
 
     def put_into(self, given: StepInput) -> None:
-        """Put the changes that act at this cut into `given`: the oldest, `CHANGES` at most."""
+        """Move the oldest pending changes, at most `CHANGES`, into `given`, to act at this cut."""
         if not self.pending and not self._acting:
             return
         count = 0
         while self.pending and count < CHANGES:
             number, value = self.pending.popleft()
             what, row = self._address(number, value)
-            if what != _PARAMETER or self._is_set(row, value):
+            if what != _PARAMETER or self._set_parameter(row, value):
                 given.changes[count] = what, row, value
                 count += 1
         given.session["changes"], self._acting = count, count > 0
 
-    def _is_set(self, row: int, value: float) -> bool:
+    def _set_parameter(self, row: int, value: float) -> bool:
         """Apply a parameter change, note the outcome, and return whether it was accepted."""
         own = self._parameters[row]
         unit = f" {own.parameter.unit}" if own.parameter.unit else ""
@@ -155,8 +155,7 @@ class Changes:
             text = f"{text} is refused: {refused}"
             self.outcomes.append(("warning", "parameter_refused", own.subsystem, text))
             return False
-        withdrawn = "earlier probed or identified responses of it are withdrawn"
-        text = f"{text} from now on; {withdrawn}"
+        text = f"{text} from now on; its earlier probed or identified responses are discarded"
         self.outcomes.append(("info", "parameter_changed", own.subsystem, text))
         return True
 

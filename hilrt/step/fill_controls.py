@@ -1,4 +1,4 @@
-"""Constants of step and order control, and declared ranges of outputs, into the plan's tables."""
+"""Fill the plan's tables with constants of step and order control and with ranges of outputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAMPLES_OF_ORDER, SAMPLES_OF_COMPARISON, SAMPLES_OF_ORDER_CONTROL = 1, 2, 3
 
 
 def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
-    """Settings of step and order control, with the coefficients and samples that they need.
+    """Fill in the settings of step and order control, and the coefficients and samples they need.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
 
 
 def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools) -> None:
-    """Fill in the controlled orders, their bounds, and the highest order of all."""
+    """Fill in the controlled orders, their bounds, and the highest of all orders."""
     order, session, connections = master.order_control, plan.session, network.connections
     controls = bool(free.any())
     session["controls_order"] = controls
@@ -103,13 +103,12 @@ def per_channel(given: float | Mapping[str, float], names: Sequence[str]) -> Flo
     return values
 
 
-#: Share of a range by which a value may be outside: computed values reach a bound only up to
-#: rounding errors.
+#: Tolerance of a range, relative to its width, for rounding errors of computed values at a bound.
 ROUNDING_SHARE = 1e-6
 
 
 def fill_ranges(plan: Plan, network: Network, tables: Session) -> None:
-    """Range and policy of every output, and `realised_by` of every input."""
+    """Fill in range and policy of every output, and `realised_by` of every input."""
     for name, (part, port) in network.outputs.ports.items():
         subsystem, output = tables.split(name)
         bench = bool(plan.subsystems["physical"][plan.outputs["subsystem"][part.start]])

@@ -1,4 +1,4 @@
-"""Faults, from the session file into the plan's tables."""
+"""Fill the plan's tables with the faults of the session file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def alteration_rows(network: Network, faults: Sequence[FaultTable]) -> list[Alte
     Raises
     ------
     ConfigError
-        If a fault has no output, input, connection or subsystem.
+        If a fault names no existing output, input, connection or subsystem.
     """
     found = [
         Altered(side, number, f, element)

@@ -1,4 +1,4 @@
-"""Stimuli, and other sources of inputs, from the session file into the plan's tables."""
+"""Fill the plan's tables with the stimuli and other input sources of the session file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def stimulus_tables(
     columns: Sequence[Floats] = (),
     parameter_units: Mapping[str, str] = MappingProxyType({}),
 ) -> StimulusTables:
-    """Rows of the stimuli, and of the inputs on which more than connections may act.
+    """Tables of the stimuli, and of the inputs that they or an operator may drive.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def stimulus_order(network: Network, tables: Session) -> list[int]:
 def fill_parameters(
     plan: Plan, network: Network, tables: Session, parameters: Sequence[OwnParameter]
 ) -> None:
-    """Subsystems, bounds and stimuli of the adjustable parameters."""
+    """Fill in subsystems, bounds and stimuli of the adjustable parameters."""
     names = [tables.stimuli[k].input for k in stimulus_order(network, tables)]
     for row, own in zip(plan.parameters, parameters, strict=True):
         row.subsystem, row.register = own.s, -1
@@ -188,7 +188,7 @@ def _input_of(network: Network, stimulus: Stimulus) -> int:
 
 
 def _driven_inputs(network: Network, tables: Session, inputs: Iterable[int]) -> list[int]:
-    """Inputs on which more than connections may act, ascending."""
+    """Inputs that more than their connections may drive, ascending."""
     operated = [
         part.start + i
         for key in tables.monitor.adjust
@@ -216,7 +216,7 @@ def _drives(
         row.start = 0.0 if network.connected[i] else network.u_start[i]
         row.rate = network.max_rate[i] * BELOW_LIMIT
         row.blend = 0.0 if options is None else options.blend
-        # Without a connection: the default, if any connection has polynomials of that degree
+        # Without a connection: the default degree, limited to the highest of any connection.
         row.degree = (
             -1 if network.connected[i] else default if highest < 0 else min(default, highest)
         )
@@ -226,7 +226,7 @@ def _drives(
 
 
 def _jumps_of(network: Network, i: int) -> list[tuple[int, int]]:
-    """Outputs that depend directly on input `i`, each with the points until it shows a jump.
+    """Outputs that depend directly on input `i`, each with its number of points until it jumps.
 
     Each output is listed once, by the shortest path of direct dependencies.
     """
@@ -260,7 +260,7 @@ def _columns_by_stimulus(tables: Session, columns: Sequence[Floats]) -> list[Ite
 def _points_of(
     segment: StimulusSegment, columns: Iterator[Floats], factor: float, shift: float
 ) -> Floats:
-    """Tabulated times and values of a segment, shape (n, 2); those of a column are the next."""
+    """Tabulated times and values of a segment, shape (n, 2); a file's come next in `columns`."""
     if segment.shape == "points":
         points = np.array(segment.points, dtype=np.float64).reshape(-1, 2)
         return np.column_stack((points[:, 0], points[:, 1] * factor + shift))
@@ -291,7 +291,7 @@ def maximum_length_sequence(bits: int, seed: int) -> Floats:
 def _fill_segment(
     row: rows.SegmentPlan, segment: StimulusSegment, factor: float, shift: float, points: Floats
 ) -> None:
-    """A row of `Plan.segments`, except for where its points begin."""
+    """Fill a row of `Plan.segments`, except for the position of its points."""
     shape = {"step": "hold", "column": "points"}.get(segment.shape, segment.shape)
 
     def value(given: float | None) -> float:

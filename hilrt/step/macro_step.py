@@ -37,7 +37,7 @@ from hilrt.tables.state import State
 
 @compiled
 def macro_step(plan: Plan, state: State, given: StepInput) -> None:
-    """The critical path: from the samples at a communication point to the inputs for the wire."""
+    """The critical path: from the samples at a communication point to the inputs to send."""
     take_repetitions(plan, state, given)
     apply_changes(plan, state, given)
     stimulate_parameters(plan, state, given)

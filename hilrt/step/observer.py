@@ -1,4 +1,4 @@
-"""Observers of the loop: their notifications, and the consequences of a defect in one."""
+"""Observers of the loop: their notifications, and the handling of their defects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Observer:
     Attributes
     ----------
     name : str
-        For people.
+        Used in messages.
     required : bool
     """
 
@@ -37,7 +37,7 @@ class Observer:
     required = False
 
     def stepped(self, turn: Turn) -> None:
-        """Handle a macro step; its inputs have left, and the state has its assessment."""
+        """Handle a macro step whose inputs were sent and whose last interval was assessed."""
 
     def event(
         self,
@@ -54,7 +54,7 @@ class Observer:
         """
 
     def idle(self, left_ns: float) -> None:
-        """Do deferred work; the next point needs the processor in `left_ns` [ns]."""
+        """Do deferred work; the loop needs the processor again in `left_ns` [ns]."""
 
     def closing(self, finished: bool) -> None:
         """Handle the end of the loop; `finished` if it ended regularly."""
@@ -97,7 +97,7 @@ class Observers:
         self._notify(lambda observer: observer.event(t_ns, level, cause, source, text, value))
 
     def idle(self, time_left_ns: Callable[[], float]) -> None:
-        """See `Observer.idle`; each is told what time the others have left it."""
+        """See `Observer.idle`; each observer receives the time then left."""
         self._notify(lambda observer: observer.idle(time_left_ns()))
 
     def closing(self, finished: bool) -> None:

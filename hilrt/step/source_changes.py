@@ -27,7 +27,7 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
             source = SOURCES[int(drive.source)]
             if drive.source == CONNECTION and not plan.inputs[at.input].connected:
                 source = "start value"
-            if drive.source != OPERATOR:  # whose request is an event already
+            if drive.source != OPERATOR:  # an operator's request is already an event
                 found.append((where, f"driven by its {source}"))
     return found
 
@@ -35,7 +35,7 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
 def _turned_stimuli(
     numerics: Numerics, at: DrivePlan | ParameterPlan, where: str
 ) -> list[tuple[str, str]]:
-    """Stimuli of an input or a parameter that began, ended or hold from this point on."""
+    """Stimuli of an input or a parameter that began, ended or started to hold at this point."""
     found = []
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         stimulus = numerics.state.stimuli[k]

@@ -36,7 +36,7 @@ REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"
 FORMAT = 2
 #: Packages that affect the last bit of a decision.
 _NUMERICAL = ("numpy", "numba", "llvmlite")
-#: Rooms whose sources determine a macro step.
+#: Packages whose sources determine a macro step.
 _DECIDING = ("compilation", "coupling", "expressions", "reliability", "step", "tables")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -62,8 +62,8 @@ class Facts(msgspec.Struct):
     `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
     `gamma` (order + 1, ny, nu) the Jacobians of the model-based one. `verification` and
-    `sensitivities` are those of `hilrt.coupling.trust`, `answers` the subsystems' as probed for the
-    error estimate. `columns` holds times and values of the columns that stimuli consist of.
+    `sensitivities` are those of `hilrt.coupling.trust`; `answers` are the sensitivities probed for
+    the error estimate. `columns` holds times and values of the columns that stimuli consist of.
     """
 
     format: int
@@ -253,7 +253,7 @@ def _processor() -> str:
 
 
 def model_files(link: Link) -> dict[str, str]:
-    """Files of a subsystem's model, as far as its table names them, with their SHA-256."""
+    """Files named in a subsystem's table, with their SHA-256."""
     files = {str(path): path for path in link.files}
     for text in _strings(msgspec.to_builtins(link.options)):
         for word in text.split("=")[-1:]:  # also in --param key=FILE

@@ -1,4 +1,4 @@
-"""Gathering a row of the log from the session's tables by index, and its inverse for a replay.
+"""Gather a row of the log from the session's tables; scatter it into them for a replay.
 
 A `Column` gives a signal's place in the tables. All fields have 8 bytes: each is one word of its
 table's memory, which is viewed both as floats and as integers.
@@ -118,7 +118,7 @@ class Scatter:
         self, columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table[Any]]
     ) -> None:
         direct = {column.place for column in columns}
-        # A mask that has its own column is read only from that.
+        # A mask with its own column is read only from that column.
         columns = [c._replace(mask=None) if c.mask in direct else c for c in columns]
         self._arguments = (index_of(columns, places, tables), *words_of(tables))
         self._scatter = entry_point(scatter, *self._arguments, np.zeros(1))
@@ -131,13 +131,13 @@ class Scatter:
 def index_of(
     columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table[Any]]
 ) -> Table[ColumnPlace]:
-    """Columns at `places` of a row, as numbers."""
+    """Places of the columns as numbers; `places` are their positions in a row."""
     found = table(ColumnPlace, len(columns))
     found["column"] = places
     fields: dict[tuple[str, str], tuple[int, int, int, bool]] = {}
 
     def word(place: TablePlace | None) -> tuple[int, int, bool]:
-        """Number of the table, number of the word in it, and whether that is an integer."""
+        """Index of the table, index of the word in it, and whether the word is an integer."""
         if place is None:
             return -1, 0, True
         if (key := place[:2]) not in fields:

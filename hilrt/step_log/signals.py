@@ -108,7 +108,7 @@ REPETITION_SIGNALS: Final = (
     ("repetitions", "", "given.session", "repetitions"),
     ("order", "", "given.session", "order"),
 )
-#: Signals of the topic "timing" that depend on the clock, and are no decisions of the step.
+#: Signals of the topic "timing" that depend on the clock and are not decisions of the step.
 CIRCUMSTANCES: Final = (
     *("lateness", "compute", "missed", "overdue", "skipped", "longest", *STAGES),
     *("age", "wire", "late"),
@@ -315,7 +315,7 @@ def _of(owners: Sequence[str], signals: Sequence[tuple[str, str, str, str]]) -> 
 
 
 def given_columns(numerics: Numerics) -> list[Column]:
-    """Columns of the step's input, and of the further input in the slack."""
+    """Columns of the step's input, and of the additional input of `assess`."""
     columns = (column for of in build_columns(numerics).values() for column in of)
     return [c for c in columns if c.place.table == "slack" or c.place.table.startswith("given.")]
 

@@ -33,9 +33,8 @@ def layout_version(tables: Iterable[tuple[str, NDArray[Any]]]) -> bytes:
 def other_version(where: str) -> RecordError:
     """Error about a log, or a part of it, whose tables differ from the present ones."""
     return RecordError(
-        f"{where}: recorded by another version: its decisions can be read, but not repeated; use "
-        "the "
-        "version of hilrt that recorded it"
+        f"{where}: recorded by another version: its decisions can be read, but not replayed; use "
+        "the version of hilrt that recorded it"
     )
 
 
@@ -135,14 +134,14 @@ EVERY_NS = 1_000_000_000
 
 
 class Snapshots:
-    """Records changes, and the state once a second, so that a replay can start there.
+    """Recorder of changes, and of the state once a second, from which a replay can start.
 
     Parameters
     ----------
     feed : Feed
     numerics : Numerics
     changes : Changes
-        Their names.
+        Names the changes in `given`.
     """
 
     def __init__(self, feed: Feed, numerics: Numerics, changes: Changes) -> None:

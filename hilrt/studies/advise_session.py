@@ -1,4 +1,4 @@
-"""Advice for a session file before its first run: its models, and the delays of this host."""
+"""Advice for a session file before its first run, from its models and this host's delays."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from hilrt.studies.settings_advice import (
     advise_settings,
 )
 
-#: Wake-ups are measured for so long where no file has delays, s.
+#: Duration of the measurement of wake-ups if no measured delays are given, s.
 WAKES_S: Final = 0.9
-#: A session is tried for no longer, s.
+#: Maximum session time of a trial run, s.
 LONGEST_S: Final = 20.0
 
 
@@ -48,26 +48,26 @@ def advise_session(
     Parameters
     ----------
     session : str, Path or SessionFile
-        Its subsystems are solvers or FMUs of this process, solvers that `spawn` starts, or have a
+        Its subsystems are solvers or FMUs in this process, solvers started by `spawn`, or have a
         `reference_model`.
     target : float
         Error of every coupling signal, root mean square, relative to its variation.
     targets : mapping of str to float, optional
-        Of single signals, ``"subsystem.port"``, instead.
+        Targets of individual signals, ``"subsystem.port"``, instead.
     budget : float
         Largest share of one processor, models included.
     missed : float
         Largest share of missed ticks, in real time.
     search_s : float
-        No run is begun that would end later than so long after the first one, s.
+        Time limit of the search after the first run, s; runs that would end later are not begun.
     delays : MeasuredDelays, optional
-        Of this host and the session's peers, for sessions in real time; default: this host's
-        wake-ups are measured now.
+        Delays of this host and the session's peers, for sessions in real time; default: measure
+        this host's wake-ups now.
 
     Raises
     ------
     ConfigError
-        If a subsystem has no model, or a target cannot be met by any run.
+        If a subsystem has no model, or no run can meet a target.
     HilrtError
         If the models cannot be run.
     """
@@ -96,7 +96,7 @@ def advise_session(
 
 
 def basis_of_delays(measured: MeasuredDelays, file: SessionFile) -> str:
-    """The origin of the delays in one sentence, and what they lack."""
+    """Describe the origin of the delays, and what they do not include."""
     count = len(measured.lateness_us)
     if not measured.session:
         return f"delays: {count} wake-ups of {measured.host}; peers were not measured"
@@ -108,7 +108,7 @@ def basis_of_delays(measured: MeasuredDelays, file: SessionFile) -> str:
 def check_wish(
     run: ModelRun, target: float, targets: Mapping[str, float], budget: float, missed: float
 ) -> None:
-    """`ConfigError` for a target that nothing could meet."""
+    """Raise `ConfigError` for a target that nothing can meet."""
     shares = {"target": target, "budget": budget, "missed": missed}
     shares |= {f"target of {name}": value for name, value in targets.items()}
     problems = [
@@ -127,7 +127,7 @@ def check_wish(
 
 
 class ModelRun:
-    """Runs the models of a session at other settings, see `model_trials.Run`.
+    """Run of a session's models with different settings; see `model_trials.Run`.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class ModelRun:
     signals : list of str
         Coupling signals of the models.
     notes : list of str
-        What stands for what, and what a run of models does not have.
+        Models used in place of subsystems, and limitations of a run of models.
     """
 
     def __init__(self, file: SessionFile) -> None:
@@ -147,12 +147,12 @@ class ModelRun:
         self.models = with_models(file, self.notes, longest=LONGEST_S)
         self.tables = self.models.tables
         if self.tables.session.duration < file.tables.session.duration:
-            self.notes.append(f"only the first {LONGEST_S:g} s were tried")
+            self.notes.append(f"only the first {LONGEST_S:g} s were run")
         sources = {connection.source for connection in file.tables.connections}
         self.signals = sorted(s for s in sources if not s.startswith(f"{CALCULATED}."))
 
     def __call__(self, settings: Settings, ideal: bool) -> ModelTrial:
-        """Run the models; `ideal` changes nothing, as they answer at once."""
+        """Run the models; `ideal` has no effect, as they answer at once."""
         del ideal
         changed = override(self._file, {**settings, **ALONE})
         try:
@@ -171,12 +171,12 @@ class ModelRun:
 
 
 def of_port(channel: str, port: str) -> bool:
-    """Whether a channel of the log is that port, or an entry of it."""
+    """Whether a channel of the log is that port, or an element of it."""
     return channel == port or channel.startswith(f"{port}[")
 
 
 def advice_patch(found: SettingsAdvice) -> str:
-    """The advice as TOML: settings by their keys, as after ``--set``, and their basis."""
+    """Format the advice as TOML: settings by their keys, as for ``--set``, and their basis."""
     lines = [f"# {text}" for text in remarks_of(found)]
     lines += ["", "[settings]"]
     lines += [f"{toml_value(key)} = {toml_value(v)}" for key, v in found.settings.items()]
@@ -192,6 +192,6 @@ def advice_patch(found: SettingsAdvice) -> str:
 
 
 def remarks_of(found: SettingsAdvice) -> Iterable[str]:
-    """Notes, and every other alternative with its reason."""
+    """Notes, and the reasons why other alternatives were rejected."""
     yield from found.notes
     yield from (f"rejected: {reason}" for reason in found.rejected)

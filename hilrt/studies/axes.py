@@ -1,4 +1,4 @@
-"""Axes of a sweep, as they are written, and the cases of a design over them."""
+"""Axes of a sweep, their notation, and the cases of a design over them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hilrt.solver import Floats
 
 Design = Literal["grid", "random", "latin", "sobol", "saltelli", "morris"]
 DESIGNS: Final = get_args(Design)
-#: A sweep has no more cases: a grid over six keys by eleven values has 1.8 million.
+#: Maximum cases of a sweep; a grid over six keys with eleven values each has 1.8 million.
 MOST_CASES: Final = 1_000_000
 #: Settings of a case: ``"table.key"`` to a value.
 Settings = dict[str, Any]
@@ -31,9 +31,9 @@ class Axis(NamedTuple):
     Attributes
     ----------
     key : str
-        ``"table.key"``, as after ``--set``.
+        ``"table.key"``, as for ``--set``.
     values : tuple
-        Of a grid; empty for a range without a number of values.
+        Values of a grid; empty for a range without a number of values.
     low, high : float
         Bounds of a range; NaN for a list of values.
     scale : str
@@ -56,22 +56,20 @@ class Axis(NamedTuple):
 
 
 def rounded(key: str, value: float) -> float:
-    """Value of a range in six digits; a step in whole nanoseconds, because sessions accept no
-    other.
-    """
+    """Round a value of a range to six digits, a step to whole nanoseconds as sessions require."""
     value = float(f"{value:.6g}")
     return round(value, 9) if key == "master.step" else value
 
 
 def parse_axis(key: str, given: str | Sequence[Any] | Floats) -> Axis:
-    """Axis of a key: ``LOW:HIGH:N``, ``LOW:HIGH:logN``, ``LOW:HIGH:int``, or values.
+    """Parse the axis of a key: ``LOW:HIGH:N``, ``LOW:HIGH:logN``, ``LOW:HIGH:int``, or values.
 
     Parameters
     ----------
     key : str
     given : str or sequence
-        Text as after ``--vary KEY=``, or the values themselves. Without N, ``LOW:HIGH`` and
-        ``LOW:HIGH:log`` are ranges that a design other than a grid can fill.
+        Text as for ``--vary KEY=``, or the values themselves. Without N, ``LOW:HIGH`` and
+        ``LOW:HIGH:log`` are ranges for designs other than a grid.
 
     Raises
     ------
@@ -120,7 +118,7 @@ def _range(key: str, given: str, low_text: str, high_text: str, count_text: str 
 
 
 def _listed(key: str, given: str) -> tuple[Any, ...]:
-    """Values between commas, in TOML; a bare word is a string."""
+    """Parse values between commas, in TOML; a bare word is a string."""
     try:
         values: list[Any] = parse_toml(f"value = [{given}]")["value"]
     except TomlError:
@@ -131,7 +129,7 @@ def _listed(key: str, given: str) -> tuple[Any, ...]:
 
 
 def toml_or_word(text: str) -> Any:
-    """A value in TOML; anything else is a bare word, a string without quotes."""
+    """Parse a value in TOML; anything else is a string without quotes."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except TomlError:
@@ -139,7 +137,7 @@ def toml_or_word(text: str) -> Any:
 
 
 def axes_of_items(items: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUES`` items, as after ``--vary``, by their keys."""
+    """Values of ``KEY=VALUES`` items, as for ``--vary``, by their keys."""
     axes: dict[str, str] = {}
     for item in items:
         key, equals, given = item.partition("=")
@@ -152,7 +150,7 @@ def axes_of_items(items: Sequence[str]) -> dict[str, str]:
 
 
 def values_of_items(items: Sequence[str]) -> Settings:
-    """``KEY=VALUE`` items, as after ``--set``, by their keys."""
+    """Values of ``KEY=VALUE`` items, as for ``--set``, by their keys."""
     return {key: toml_or_word(text) for key, _, text in (item.partition("=") for item in items)}
 
 
@@ -168,15 +166,15 @@ def cases_of(axes: Sequence[Axis], design: Design, count: int | None, seed: int)
         Sobol sequence (Owen 1998), whose first points are those of a smaller `count`.
         ``"saltelli"`` and ``"morris"``: designs of sensitivity indices, in which cases may repeat.
     count : int, optional
-        Number of cases of any design but a grid; of the last two, times the number of axes + 2
-        (a power of two) and + 1.
+        Number of cases of a design other than a grid. ``"saltelli"`` has that number (a power of
+        two) times the number of axes + 2, ``"morris"`` times the number of axes + 1.
     seed : int
-        Of the design's generator; the same seed gives the same cases.
+        Seed of the design's generator; the same seed gives the same cases.
 
     Raises
     ------
     ConfigError
-        If the design does not go with the axes, or has too many cases.
+        If the design does not fit the axes, or has too many cases.
     """
     if design not in DESIGNS:
         raise ConfigError(f"design = {design!r}: is not a design; choose from {', '.join(DESIGNS)}")
@@ -215,7 +213,7 @@ def _points(design: Design, count: int, dimensions: int, seed: int) -> Floats:
     if design == "latin":
         found = qmc.LatinHypercube(dimensions, rng=seed).random(count)
     else:
-        # Sobol points are balanced in powers of two; the first of them serve any number.
+        # Sobol points are balanced in powers of two; any number of first points can be used.
         found = qmc.Sobol(dimensions, rng=seed).random_base2(math.ceil(math.log2(count)))[:count]
     return np.asarray(found, np.float64)
 
@@ -236,7 +234,7 @@ def _salib(design: Design, count: int, dimensions: int, seed: int) -> Floats:
 
 
 def read_cases(path: Path) -> list[Settings]:
-    """Cases of a CSV: a header of keys, a row of values in TOML for each case.
+    """Read cases from a CSV: a header of keys, and a row of values in TOML for each case.
 
     Raises
     ------

@@ -1,15 +1,15 @@
-"""The first step of a session whose step varies, from what its models answer at the start.
+"""The first step of a session with a variable step, from its models' responses at the start.
 
 Glumac and Kovačić (2023) leave it to the user. Until there are two samples every input is held, so
-its local error over a step ``h`` is how far the coupled input moves. With the outputs ``y_held(h)``
-after a step with held inputs, and the interface Jacobian Γ₁ of their answer to a ramp ``a₁``:
+its local error over a step ``h`` is the change of the coupled input. With the outputs ``y_held(h)``
+after a step with held inputs, and the interface Jacobian Γ₁ of their response to a ramp ``a₁``:
 
     y(h) - y(0) = y_held(h) - y(0) + Γ₁(h) a₁,    a₁ = L (y(h) - y(0))
     a₁ = (I - L Γ₁(h))⁻¹ L (y_held(h) - y(0))
 
-The first step is the longest one up to which that error, in the norm of the session's own control,
-is tolerated: there the control neither lengthens nor shortens it. The derivatives at the start
-alone would not do: in a session that starts at rest they are 0.
+The first step is the longest one at which that error, in the norm of the session's own control, is
+tolerated: there the control neither lengthens nor shortens it. The derivatives at the start would
+not suffice, because they are 0 in a session that starts at rest.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from hilrt.solver import Floats, Ports
 from hilrt.step.fill_controls import SAFETY, per_channel
 from hilrt.tables.network import Network, build_network
 
-#: The shortest step that is tried, relative to the longest: above rounding.
+#: Shortest step tested, relative to the longest, above rounding errors.
 SHORTEST: Final = 1e-8
-#: Each step that is tried is longer by this factor, until the error is too large; then so many
-#: halvings of the interval on a logarithmic scale.
+#: Factor by which each tested step is longer until the error is too large, and number of halvings
+#: of the interval after that, on a logarithmic scale.
 LONGER, HALVINGS = 2.0, 6
 
 
 class FirstStep(NamedTuple):
-    """A first step, s, and the channel whose error bounds it; empty if nothing does."""
+    """A first step, s, and the channel whose error bounds it; empty if there is none."""
 
     step_s: float
     signal: str
@@ -52,15 +52,15 @@ def first_step_by_tolerance(file: SessionFile, longest: float) -> FirstStep | No
     Parameters
     ----------
     file : SessionFile
-        Its subsystems are models of this process.
+        Its subsystems are models in this process.
     longest : float
-        No longer step is of use, s.
+        Longest useful step, s.
 
     Returns
     -------
     FirstStep or None
         None if the step is fixed or controlled by ``"ecco"``, ``"local"`` estimates another error
-        than that of the inputs, or a model is no Python solver that saves its state.
+        than that of the inputs, or a model is not a Python solver that saves its state.
     """
     control = file.tables.master.step_control
     by_defects = control.method == "pi"
@@ -118,7 +118,7 @@ class StartErrors:
         self._relative = has_tolerances(tables.master)
 
     def at(self, h: float) -> tuple[float, str]:
-        """Error after a step of `h` [s] over the tolerated one, and the channel with the most."""
+        """Ratio of the error after a step of `h` [s] to its tolerance, and the worst channel."""
         net = self._net
         y, middle, gamma = self._answers(h)
         seen = self._L @ (y - self._y0)
@@ -127,7 +127,7 @@ class StartErrors:
         names = list(net.inputs.names)
         shares = self._share(names, np.where(net.connected, error, 0.0), self._u0 + seen)
         if self._control.method == "pi":
-            # The middle against the held end: RMS of Glumac and Kovačić (2023), eq. 32, order 0.
+            # Middle compared with held end: RMS of Glumac and Kovačić (2023), eq. 32, order 0.
             defects = np.nan_to_num(2.0 / math.sqrt(3.0) * np.abs(middle - y))
             coupled = self._L.any(axis=0)
             outputs = self._share(net.outputs.names, np.where(coupled, defects, 0.0), y)
@@ -140,7 +140,7 @@ class StartErrors:
         return safety * norm, names[worst]
 
     def _share(self, names: Sequence[str], error: Floats, values: Floats) -> Floats:
-        """Errors over their tolerances, if there are any; 0 of channels without one."""
+        """Ratios of errors to their tolerances; 0 for channels without a tolerance."""
         if not self._relative:
             return error
         atol, rtol = (

@@ -1,8 +1,8 @@
-"""Delays of this host and of a session's peers: measured, kept in a file, read by the advice.
+"""Delays of this host and of a session's peers, measured and stored in a file for the advice.
 
-Without a session: how late the host wakes a process that waits as the master does. With one: a run
-of some seconds in real time, in which processes start and peers connect as for ``hilrt run``. It
-has no bench, because nothing may move unattended: reference models stand for them.
+Without a session, the lateness of wake-ups of a process that waits like the master is measured.
+With a session, it is run for some seconds in real time, and processes start and peers connect as
+for ``hilrt run``. Reference models replace benches, because nothing may move unattended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hilrt.studies.session_models import with_models
 from hilrt.timing.clock import measure_spin_ns
 from hilrt.timing.doctor import INTERVAL_NS, WAKES, wake_up
 
-#: Largest file that is read, bytes: an hour at 1 kHz has some 30 MB.
+#: Largest file that is read, bytes; an hour at 1 kHz takes some 30 MB.
 MOST_BYTES: Final = 64 << 20
 
 
@@ -42,13 +42,13 @@ class MeasuredDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host : str
         Its name.
     session : str
-        Name of the session that was run; empty where only wake-ups were measured.
+        Name of the session that was run; empty if only wake-ups were measured.
     lateness_us : list of float
-        How long after each tick its inputs had been sent, also of skipped ones, or how late each
-        wake-up was, in the order of time, µs.
+        Time from each tick, including skipped ones, until its inputs had been sent, or lateness of
+        each wake-up, in the order of time, µs.
     answers_us : dict of str to list of float
-        Per subsystem in another process: computing time of each step and both ways of its messages,
-        µs.
+        For each subsystem in another process: computing time of each step plus the transmission
+        time of its messages in both directions, µs.
     """
 
     format: Literal["hilrt-delays-1"]
@@ -59,7 +59,7 @@ class MeasuredDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def measure_host(seconds: float) -> MeasuredDelays:
-    """Measure how late this host wakes a process as the master waits, `seconds` long."""
+    """Measure, for `seconds`, the lateness of wake-ups of a process that waits like the master."""
     spin = asyncio.run(measure_spin_ns())
     rounds = max(round(seconds * 1e9 / (WAKES * INTERVAL_NS)), 1)
     lateness = np.concatenate([asyncio.run(wake_up(spin)) for _ in range(rounds)]) * 1e-3
@@ -107,13 +107,13 @@ def measure_session(
 
 
 def lateness_of(log: Mapping[str, Floats], step: float) -> Floats:
-    """How long after each tick its inputs had been sent, µs; also those that were skipped.
+    """Time from each tick, including skipped ones, until its inputs had been sent, µs.
 
-    The inputs of a skipped tick are those of the next one that was not. So the share that is later
-    than some time is that of the moments when a tick would be missed, at any step.
+    The inputs of a skipped tick are those of the next tick that was not skipped. The share above a
+    given time is therefore the share of ticks that would be missed, at any step.
     """
     late, skipped = (np.asarray(log[f"master:{name}"]) for name in ("lateness", "skipped"))
-    ticks = np.nan_to_num(skipped).astype(int) + 1  # each tick, and those skipped before it
+    ticks = np.nan_to_num(skipped).astype(int) + 1  # the tick, and those skipped before it
     before = np.repeat(np.cumsum(ticks), ticks) - 1 - np.arange(ticks.sum())
     lateness: Floats = np.repeat(late, ticks) + 1e6 * step * before
     return lateness
@@ -124,12 +124,12 @@ def _known(times: Floats) -> list[float]:
 
 
 def write_delays(path: Path, delays: MeasuredDelays) -> None:
-    """Write them to a file; `OSError` if the disk does not take it."""
+    """Write the delays to a file; `OSError` if that fails."""
     write_whole(path, msgspec.json.encode(delays).decode())
 
 
 def read_delays(path: Path) -> MeasuredDelays:
-    """Delays in a file; `ConfigError` if it is not one that `write_delays` has written."""
+    """Read delays from a file; `ConfigError` if `write_delays` did not write it."""
     again = "measure again (hilrt doctor --measure)"
     try:
         found = msgspec.json.decode(read_regular(path, MOST_BYTES), type=MeasuredDelays)
@@ -145,16 +145,17 @@ def read_delays(path: Path) -> MeasuredDelays:
 def missed_share(lateness: Floats | None, latest: float) -> float:
     """Upper end of the 95 % interval of the share of missed ticks.
 
-    Clopper and Pearson (1934), for pauses of the host instead of ticks: a pause makes several ticks
-    in a row late, so the number of independent ticks is that of all over the mean number in a row.
+    Clopper and Pearson (1934), for pauses of the host instead of ticks: a pause delays several
+    ticks in a row, so the number of independent ticks is the number of ticks divided by the mean
+    number in a row.
 
     Parameters
     ----------
     lateness : ndarray, optional
-        How long after a tick its inputs are sent, in the order of time, s; without any the share is
-        NaN.
+        Times from the ticks until their inputs are sent, in the order of time, s; without any the
+        share is NaN.
     latest : float
-        How long after it they must be, s.
+        Time limit from a tick until its inputs are sent, s.
     """
     if lateness is None:
         return math.nan

@@ -1,4 +1,4 @@
-"""Runs of a session's models at other settings, and their errors against an ideal one."""
+"""Runs of a session's models with different settings, and their errors against an ideal run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
 from hilrt.studies.first_step import FirstStep
 
-#: Steps that are tried, in decades.
+#: Steps tested in each decade.
 SERIES: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
-#: A signal's scale is no less than this share of its root mean square.
+#: Lower bound of a signal's scale, relative to its root mean square.
 LEAST_SCALE: Final = 0.05
 
 
@@ -27,9 +27,9 @@ class ModelTrial(NamedTuple):
     signals : mapping of str to (times, values)
         Coupling signals, arrays of shape (n,): s, and the signal's unit.
     step_s : float
-        What a macro step has taken, models included, s.
+        Computing time of a macro step, including the models, s.
     fault : str
-        Why it did not reach its end; else empty.
+        Reason why the run did not reach its end; empty if it did.
     """
 
     signals: Mapping[str, tuple[Floats, Floats]]
@@ -37,24 +37,24 @@ class ModelTrial(NamedTuple):
     fault: str = ""
 
 
-#: Runs the models at settings; with True ideally: all answers at once, measured without noise.
+#: Runs the models with settings; with True ideally: answers without delay, measured without noise.
 Run = Callable[[Settings, bool], ModelTrial]
 
 
 @dataclass(frozen=True)
 class IdealRun:
-    """Signals of the models coupled as if continuously.
+    """Signals of the models with practically continuous coupling.
 
     Attributes
     ----------
     courses : dict of str to function
-        From times, s, to values.
+        Functions from times, s, to values.
     scales : dict of str to float
         Variation of each signal.
     step_s : float
         Step at which it was run, s.
     share : float
-        What its error may be, relative to the target.
+        Possible error, relative to the target.
     """
 
     courses: dict[str, Any]
@@ -98,9 +98,9 @@ def errors_of(trial: ModelTrial, reference: IdealRun) -> dict[str, float]:
 
 
 def first_step_of(reference: IdealRun, target: Callable[[str], float], longest: float) -> FirstStep:
-    """First step of a variable one, at most `longest` [s], where its tolerances do not tell.
+    """First step of a variable step, at most `longest` [s], if its tolerances do not determine it.
 
-    Before there are two samples every input is held: the step ends where a signal of the ideal run
+    Before there are two samples every input is held: the step ends when a signal of the ideal run
     has first moved by its target, relative to its variation.
     """
     found, by = longest, ""
@@ -115,13 +115,13 @@ def first_step_of(reference: IdealRun, target: Callable[[str], float], longest: 
 
 
 def stays(known: Mapping[int, TrialError]) -> bool:
-    """Whether an error hardly falls with the step: it is not that of the step."""
+    """Whether an error hardly decreases with the step, and so is not due to the step."""
     found = [known[place].share for place in sorted(known)]
     return len(found) > 2 and min(found) > 1.0 and found[0] > 0.9 * found[2]
 
 
 def ladder(shortest: float, longest: float) -> list[float]:
-    """Steps with one or two digits between two bounds, s; the bound where there is none."""
+    """Steps with one or two digits between two bounds, s; the bound if there is none."""
     decades = range(-9, math.ceil(math.log10(longest)) + 1)
     steps = [float(f"{digits}e{decade}") for decade in decades for digits in SERIES]
     found = [step for step in steps if max(shortest, 1e-6) <= step <= longest]
@@ -129,5 +129,5 @@ def ladder(shortest: float, longest: float) -> list[float]:
 
 
 def whole_ns(step: float) -> float:
-    """A step as a session takes it."""
+    """Round a step [s] to whole nanoseconds, as sessions do."""
     return round(step, 9)

@@ -1,4 +1,4 @@
-"""The objective of a tuning, the constraints of settings, and the motion that a μ depends on."""
+"""The objective of a tuning, the constraints of settings, and the motion on which μ depends."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from hilrt.wording import number
 
 Objective = Literal["error", "energy", "cost"]
 OBJECTIVES: Final = get_args(Objective)
-#: A correction that is at its cap for more of the steps does not follow its method.
+#: Maximum share of the steps at which a correction may be at its cap.
 MOST_CAPPED: Final = 0.05
-#: The coupling must be stable at a step that is longer by this factor, too.
+#: The coupling must also be stable at a step that is longer by this factor.
 LONGER: Final = 1.25
 
 
 def score(row: Row, objective: Objective, verdicts: Sequence[str] = ("good",)) -> float:
-    """Objective of a case, which is to be small; infinite if it is not known or forbidden."""
+    """Objective of a case, to be minimised; infinite if unknown or forbidden."""
     capped = [v for k, v in row.items() if k.startswith("bonds.") and k.endswith(".cap_share")]
     if row["failure"] or row["verdict"] not in verdicts or max(capped, default=0.0) > MOST_CAPPED:
         return math.inf
-    if row.get("flags.correction_harmful.count"):  # from then on it did not act
+    if row.get("flags.correction_harmful.count"):  # after that it did not act
         return math.inf
     return figure_of(row, objective)
 
 
 def allowed_verdicts(subject: Subject) -> list[Sequence[str]]:
-    """Verdicts that settings may come to: of a session ``good``, of a log none worse than before.
+    """Permitted verdicts: ``good`` for a session, and for a log none worse than before.
 
-    Before: of the same decisions, repeated with the settings as recorded. Their estimated errors
-    lack the reaction of the subsystems, so that ``good`` would be more than a log can have.
+    "Before" means the same decisions, repeated with the recorded settings. Their estimated errors
+    lack the reaction of the subsystems, so that a log may not reach ``good``.
     """
     if not subject.logs:
         return [("good",)]
@@ -67,9 +67,9 @@ def figure_of(row: Row, objective: Objective) -> float:
 
 
 def grows_at_longer_step(file: SessionFile, settings: Settings) -> float:
-    """Growth of a session's coupling at a step that is a quarter longer, 1/s, never below 0.
+    """Growth rate of a session's coupling at a step that is a quarter longer, 1/s, at least 0.
 
-    NaN where the models are not linear, or cannot be differentiated.
+    NaN if the models are not linear, or cannot be differentiated.
     """
     changed = override(file, settings)
     try:
@@ -81,20 +81,20 @@ def grows_at_longer_step(file: SessionFile, settings: Settings) -> float:
         return math.nan
 
 
-# The motion that a tuned μ depends on, and whether it holds for another motion.
+# The motion on which a tuned μ depends, and whether μ is valid for another motion.
 #
 # For an undamped linear system ``mu = <v2^2> / (2 (<v2^2> - <v1 v2>))``: each of its oscillations
-# has a value of its own, and that of a motion depends on their shares. One in which both sides move
-# alike gets energy that no μ takes away. So a log has the μ of its own motion alone.
+# has its own value, and the value of a motion depends on their shares. An oscillation in which both
+# sides move alike gains energy that no μ removes. A log therefore only gives μ for its own motion.
 
-#: Oscillations of a flow are named down to that share of its power.
+#: Smallest share of a flow's power at which an oscillation is named.
 LEAST_SHARE: Final = 0.02
-#: Peaks of a spectrum with this window are so many lines wide, to either side.
+#: Width of a spectral peak with this window, lines to either side.
 PEAK: Final = 3
-#: What a log must have, in one sentence.
+#: Requirement on logs, as text.
 NEEDED: Final = (
-    "mu is that of the logged motion: another mixture of oscillations needs another one. Give logs "
-    "that have the motions of later runs, recorded with about this mu, as a wrong one changes the "
+    "mu is that of the logged motion: another mixture of oscillations needs another mu. Give logs "
+    "with the motions of later runs, recorded with about this mu, as a wrong mu changes the "
     "mixture; or use mu_range, which follows the motion"
 )
 
@@ -102,8 +102,8 @@ NEEDED: Final = (
 def oscillations(log: Log, signal: str) -> list[tuple[float, float]]:
     """Oscillations of a signal: frequency, Hz, and share of its power, the largest first.
 
-    From a Hann window's spectrum: lines within `PEAK` of a peak are counted to it, so that the
-    shares of oscillations that are closer than that many divided by the log's length are one.
+    From the spectrum with a Hann window: lines within `PEAK` of a peak belong to it, so that
+    oscillations closer than `PEAK` divided by the log's duration are combined.
     """
     times, values = log.time(signal), np.asarray(log[signal], dtype=np.float64)
     known = np.isfinite(values)
@@ -129,7 +129,7 @@ def oscillations(log: Log, signal: str) -> list[tuple[float, float]]:
 
 
 def motion_notes(tables: Session, logs: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """Oscillations of the flows whose bonds' μ is among `keys`, and what logs must have."""
+    """Notes on oscillations of flows whose bonds' μ is among `keys`, and on required logs."""
     bonds = [bond for bond in tables.bonds if f"bonds.{bond.name}.correction.mu" in keys]
     notes = []
     for bond in bonds:

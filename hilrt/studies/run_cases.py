@@ -1,4 +1,4 @@
-"""A worker's part of a sweep: some cases one after the other, and the row of each.
+"""A worker's part of a sweep: run some cases in sequence, with a row for each.
 
 A worker only needs hilrt and the requirements of the session's models.
 """
@@ -32,7 +32,7 @@ from hilrt.session.simulate import simulate_again
 from hilrt.session.summary import bond_summary, port_summary
 from hilrt.studies.axes import Settings
 
-#: How long a task of several cases may take before it hands back the rest, s.
+#: Time after which a task of several cases returns the remaining cases, s.
 TASK_S: Final = 1.0
 #: Parts of a summary that a row keeps, as columns ``part.name.figure``.
 KEPT: Final = ("step_size_s", "order", "bonds", "estimated_error", "ports", "flags")
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 class StudyCase(NamedTuple):
-    """A case: its name, by which a sweep knows it again, and its settings."""
+    """A case: its name, by which a sweep identifies it, and its settings."""
 
     name: str
     settings: Settings
@@ -54,18 +54,18 @@ class SweptSession(NamedTuple):
     Attributes
     ----------
     path : str
-        The session file; workers on other machines need the files that it names at the same place.
+        The session file; workers on other machines need the files that it names at the same paths.
     text : str
         Its content when the sweep began.
     overrides : tuple of str
-        ``table.key=value``, for all cases.
+        ``table.key=value``, common to all cases.
     signals, statistics : tuple of str
         Patterns of signals whose samples, or whose statistics, go into the rows.
     as_text : tuple of str
-        Keys whose values are not of one kind; their cells have TOML.
+        Keys whose values are of different kinds; their cells contain TOML.
     of_logs : bool
-        The cases are decisions of recorded logs, repeated; the path of its log is a setting of
-        each, `LOG`.
+        Whether the cases are repeated decisions of recorded logs; the path of its log is a setting
+        of each case, `LOG`.
     models : bytes
         Classes of a notebook or script that the session names (`hilrt.hosting.main_models`).
     """
@@ -81,16 +81,16 @@ class SweptSession(NamedTuple):
 
 
 class TaskDone(NamedTuple):
-    """Rows of the cases that were run, and how many of the task were not."""
+    """Rows of the cases that were run, and number of the others in the task."""
 
     rows: list[Row]
     left: int
 
 
 def prepare_worker(compiles: bool = True) -> bool:
-    """Load the compiled step, so that no case waits for it; whether that is done.
+    """Load the compiled step, so that no case waits for it; return whether it is loaded.
 
-    Where it is not stored yet it is compiled first, or, unless `compiles`, not loaded.
+    If it is not in the cache, it is compiled first or, without `compiles`, not loaded.
     """
     from hilrt.session.assembly import is_compiled, say_when_compiling
     from hilrt.step.load_step import load_step
@@ -103,7 +103,7 @@ def prepare_worker(compiles: bool = True) -> bool:
 
 
 def run_cases(swept: SweptSession, cases: Sequence[StudyCase], task_s: float = TASK_S) -> TaskDone:
-    """Run cases until `task_s` seconds have passed, at least one."""
+    """Run cases until `task_s` [s] have passed, at least one."""
     rows: list[Row] = []
     _freeze()
     began = time.monotonic()
@@ -131,21 +131,22 @@ def known_sensitivities(swept: SweptSession) -> KnownSensitivities:
 
 @functools.lru_cache(4)
 def opened(swept: SweptSession) -> SessionFile:
-    """Session of a sweep, as it was when the sweep began, without the settings of a case."""
+    """Session of a sweep at the sweep's beginning, without the settings of a case."""
     unpack(swept.models)
     return session_of_text(Path(swept.path), swept.text, swept.overrides)
 
 
 def run_case(swept: SweptSession, case: StudyCase) -> Row:
-    """Run one case; whatever it ends in is in its row.
+    """Run one case; its row contains any failure.
 
     Returns
     -------
     dict
-        ``case``, the settings, ``command``, ``verdict`` (empty if no tick ran), ``failure`` (empty,
-        or why it did not reach its end), ``reasons``, ``error`` (the largest relative estimated
-        error), ``steps``, ``time_s``, ``wall_s`` (in steps) and ``case_s`` (in all, s), ``cost``
-        (``case_s`` per second of session time), and the parts `KEPT` of the summary.
+        ``case``, the settings, ``command``, ``verdict`` (empty if no tick ran), ``failure`` (the
+        reason why it did not reach its end, or empty), ``reasons``, ``error`` (the largest relative
+        estimated error), ``steps``, ``time_s``, ``wall_s`` (for the steps) and ``case_s`` (in
+        total, s), ``cost`` (``case_s`` per second of session time), and the parts `KEPT` of the
+        summary.
     """
     if swept.of_logs:
         return decide_case(swept, case)
@@ -161,7 +162,7 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
         result, failure = Result(), f"bad input: {'; '.join(error.problems)}"
     except HilrtError as error:
         result, failure = Result(), str(error)
-    except (Exception, SystemExit) as error:  # of a model, whatever it is
+    except (Exception, SystemExit) as error:  # a model may raise anything
         result, failure = Result(), f"{type(error).__name__}: {error}"
     summary = result.summary
     row |= {
@@ -180,9 +181,9 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
 
 
 def decide_case(swept: SweptSession, case: StudyCase) -> Row:
-    """Make the decisions of a recorded log again with the settings of a case.
+    """Repeat the decisions of a recorded log with the settings of a case.
 
-    Its row is like that of `run_case`, without the reaction of the subsystems: their samples are
+    The row is like that of `run_case`, without the reaction of the subsystems: their samples are
     the recorded ones.
     """
     from hilrt.studies.what_if import decide_again
@@ -219,7 +220,7 @@ def _with_cost(row: Row, began: float) -> Row:
 
 
 def lost_row(swept: SweptSession, case: StudyCase, reason: str) -> Row:
-    """Row of a case that no worker could finish."""
+    """Row of a case that no worker has finished."""
     return _first_cells(swept, case) | {"verdict": "", "failure": reason}
 
 
@@ -237,7 +238,7 @@ def _changes(swept: SweptSession, case: StudyCase) -> list[str]:
 
 
 def mixed_keys(cases: Iterable[StudyCase]) -> tuple[str, ...]:
-    """Keys whose values are not all numbers, all words, or all true or false."""
+    """Keys whose values are of different kinds (numbers, words, or true and false)."""
     kinds: dict[str, set[type]] = {}
     for case in cases:
         for key, value in case.settings.items():
@@ -248,14 +249,14 @@ def mixed_keys(cases: Iterable[StudyCase]) -> tuple[str, ...]:
 
 
 def worst_error(summary: Mapping[str, Any]) -> float:
-    """Largest relative estimated error of a coupling signal; NaN if none is known."""
+    """Largest relative estimated error of a coupling signal; NaN if all are unknown."""
     errors = summary.get("estimated_error") or {}
     found = [error["relative"] for error in errors.values() if error and error.get("relative")]
     return max(map(float, found), default=math.nan)
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Row:
-    """Numbers and words of a tree of tables, by their dotted names; null values are omitted."""
+    """Numbers and words in nested tables, by their dotted names; null values are omitted."""
     row: Row = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):

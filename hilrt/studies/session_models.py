@@ -1,4 +1,4 @@
-"""Sessions without hardware: models stand for benches, and for solvers of other processes."""
+"""Sessions without hardware: models replace benches, and solvers in other processes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.session.opening import called_link
 
-#: Keys of a subsystem that its model keeps.
+#: Keys of a subsystem's table that also apply to its model.
 KEPT_KEYS: Final = ("late", "every", "jacobian", "inputs", "when_ended")
 
 
 def with_models(
     file: SessionFile, notes: list[str], *, longest: float, benches_only: bool = False
 ) -> SessionFile:
-    """Session whose subsystems are all models, as fast as possible; it waits for no bench, and all
-    of it is recorded.
+    """Create a session in which models replace subsystems, run as fast as possible.
+
+    It has no start or stop of benches, and is recorded completely.
 
     Parameters
     ----------
     file : SessionFile
     notes : list of str
-        Gets a line for each bench.
+        Extended by a line for each bench.
     longest : float
-        The session is not longer, s.
+        Maximum duration of the session, s.
     benches_only : bool
-        Other processes stay as they are; else their models run in this one.
+        Replace only benches; otherwise also solvers in other processes, by models in this one.
 
     Raises
     ------
     ConfigError
-        For each subsystem that would need a model and has none.
+        For each subsystem that needs a model and has none.
     """
     problems: list[str] = []
     subsystems: dict[str, SubsystemOptions] = {}

@@ -1,9 +1,9 @@
 """Advice before the first run: step, order and correction that reach a target error.
 
-The session's models are run at other settings and compared with themselves, coupled at so short a
-step that half of it changes nothing: the error is measured, not estimated. How fast it falls with
-the step says where to look next. The time of a step comes from the same runs, the lateness of this
-host and of the peers from `measured_delays`; the bounds by time are those of the report's advice
+The session's models are run with different settings and compared with a run at so short a step that
+halving it changes nothing: the error is measured, not estimated. Its dependence on the step guides
+the search. The computing time of a step comes from the same runs, the lateness of this host and of
+the peers from `measured_delays`; the bounds by time are those of the report's advice
 (`hilrt.analyze.step_advice`).
 """
 
@@ -42,28 +42,28 @@ from hilrt.wording import number
 STEP: Final = "master.step"
 ORDER: Final = "master.extrapolation.order"
 CONTROL: Final = "master.step_control.method"
-#: Share of the target that is aimed at; the rest is reserve for other initial values and noise.
+#: Share of the target used in the search; the rest is a margin for other initial values and noise.
 MARGIN: Final = 0.8
-#: The ideal run and that at twice its step differ by no more, as a share of the target.
+#: Largest difference of the ideal run from one at twice its step, as a share of the target.
 AGREES: Final = 0.1
-#: The error of the ideal run is taken to fall by no more than this when its step is halved.
+#: Largest assumed factor by which halving the step reduces the error of the ideal run.
 MOST_FALL: Final = 4.0
-#: No run takes more macro steps.
+#: Maximum macro steps of a run.
 MOST_STEPS: Final = 40_000
-#: No step is longer than this share of the session.
+#: Minimum number of steps in a session, which bounds the step.
 FEWEST_STEPS: Final = 40
-#: No run is begun that would end later, s.
+#: Time limit of the search, s; runs that would end later are not begun.
 SEARCH_S: Final = 25.0
-#: Runs of one alternative, at most.
+#: Maximum runs of one alternative.
 MOST_RUNS: Final = 9
-#: An alternative must be cheaper by this factor to be taken before a simpler one.
+#: Factor by which an alternative must be cheaper than a simpler one to be preferred.
 CHEAPER: Final = 1.15
 #: The interval of the predicted error extends by this factor beyond the measured values.
 SPREAD: Final = 1.3
 
 
 class Coupling(NamedTuple):
-    """A way to couple: its name, and its settings except for the step."""
+    """A coupling method: its name, and its settings except for the step."""
 
     name: str
     settings: Settings
@@ -87,12 +87,11 @@ class SettingsAdvice:
         Predicted share of missed ticks, the upper end of its 95 % interval; NaN if the session does
         not run in real time.
     first_step : float
-        First step with a variable one, s, see `hilrt.studies.first_step`; NaN for a session with a
-        fixed step.
+        First step if the step is variable, s, see `hilrt.studies.first_step`; NaN if it is fixed.
     rejected : list of str
         Every other alternative with the reason.
     notes : list of str
-        What it rests on.
+        Basis of the advice.
     """
 
     settings: Settings
@@ -107,31 +106,31 @@ class SettingsAdvice:
 
 @dataclass(frozen=True)
 class Wish:
-    """Targets and limits that are requested.
+    """Requested targets and limits.
 
     Attributes
     ----------
     target : float
         Error of every coupling signal, root mean square, relative to its variation.
     targets : dict of str to float
-        Of single signals, instead.
+        Targets of individual signals, instead.
     budget : float
         Largest share of one processor, models included.
     lateness : ndarray or None
-        How long after a tick its inputs are sent, s, as measured; None if the session does not run
+        Measured times from ticks until their inputs are sent, s; None if the session does not run
         in real time.
     answers : dict of str to ndarray
-        How long subsystems in other processes take to answer, s, as measured.
+        Measured response times of subsystems in other processes, s.
     deadline : float
-        Share of a step within which inputs must be on the wire.
+        Share of a step within which inputs must be sent.
     missed : float
         Largest share of missed ticks.
     search_s : float
-        No run is begun that would end later than so long after the first one, s.
+        Time limit of the search after the first run, s; runs that would end later are not begun.
     clock : function
-        Tells the time for that, s.
+        Clock for that limit, s.
     first : FirstStep, optional
-        Of a variable step, from its tolerances, where these are known.
+        First step of a variable step by its tolerances, if known.
     """
 
     target: float
@@ -158,19 +157,19 @@ def advise_settings(run: Run, tables: Session, wish: Wish) -> SettingsAdvice:
     run : function
         Runs the models.
     tables : Session
-        The session as it stands; its duration is that of the runs.
+        The present session; its duration is that of the runs.
     wish : Wish
 
     Raises
     ------
     HilrtError
-        If the models cannot be run, or agree with themselves at no step.
+        If the models cannot be run, or do not converge at any step.
     """
     return SettingsSearch(run, tables, wish).advise(alternatives(tables))
 
 
 def alternatives(tables: Session) -> list[Coupling]:
-    """Ways to couple a session, the simpler ones first; its own correction among them."""
+    """Coupling methods for a session, simplest first, including its own correction."""
     orders = {f"order {p}": {ORDER: p} for p in (1, 0, 2)}
     plain = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
     found = [Coupling(name, order | plain) for name, order in orders.items()]
@@ -205,12 +204,12 @@ class SettingsSearch:
         duration = tables.session.duration
         self.ladder = ladder(duration / MOST_STEPS, duration / FEWEST_STEPS)
         self._first = min(max(tables.master.step, self.ladder[0]), self.ladder[-1])
-        self._began = math.nan  # until the first run, which may compile, is over
+        self._began = math.nan  # until the end of the first run, which may compile
         self._step_s = 0.0
         self.reference = self._reference(duration)
 
     def advise(self, options: Sequence[Coupling]) -> SettingsAdvice:
-        """Look at all alternatives, each of which must be cheaper than the best before."""
+        """Test all alternatives, each of which must be cheaper than the best so far."""
         best: Reached | None = None
         rejected: list[str] = []
         for option in options:
@@ -278,11 +277,11 @@ class SettingsSearch:
             yield from time_bounds(late, wish.deadline, slow, most)
 
     def _left(self) -> float:
-        """Time that is left for runs, s."""
+        """Remaining time for runs, s."""
         return self.wish.search_s - (self.wish.clock() - self._began)
 
     def _in_time(self, step: float) -> bool:
-        """Whether a run at that step would end in time, by how long the slowest steps took."""
+        """Whether a run at that step would end in time, according to the slowest steps so far."""
         steps = self._tables.session.duration / step
         return math.isnan(self._began) or steps * self._step_s <= self._left()
 
@@ -298,7 +297,7 @@ class SettingsSearch:
         return trial
 
     def _reference(self, duration: float) -> IdealRun:
-        """Halve the step until that changes nothing any more."""
+        """Halve the step until that no longer changes the results."""
         plain: Settings = {f"bonds.{b.name}.correction.method": "none" for b in self._tables.bonds}
         named = self._tables.subsystems.items()
         plain |= {f"subsystems.{name}.every": 1 for name, options in named if options.every > 1}
@@ -312,7 +311,7 @@ class SettingsSearch:
                 if before is not None and not before.fault and not trial.fault:
                     found = reference_of(trial, step)
                     apart = self._measure(before, found).share
-                    # A geometric series whose ratio is that of the last two distances at least.
+                    # A geometric series whose ratio is at least that of the last two differences.
                     falls = min(earlier / apart if apart else MOST_FALL, MOST_FALL)
                     share = apart / max(falls - 1.0, 1.0) if falls > 1.0 else apart
                     earlier = apart
@@ -336,9 +335,9 @@ class SettingsSearch:
         return TrialError(errors[worst] / self.wish.of(worst), errors[worst], worst, trial.step_s)
 
     def _longest(self, option: Coupling, floor: int, is_first: bool) -> Reached | str:
-        """Longest step that reaches the target, as the next shorter one does; else why none.
+        """Longest step that reaches the target, as does the next shorter one; else the reason.
 
-        None below the place `floor` of the ladder is of use.
+        Steps below position `floor` of the ladder are not useful.
         """
         aim = MARGIN - min(self.reference.share, 0.5 * MARGIN)
         order, top = int(option.settings.get(ORDER, 1)), len(self.ladder) - 1
@@ -351,7 +350,7 @@ class SettingsSearch:
             return known[at].share <= aim
 
         place = min(self._at_least(self._first), top) if is_first else floor
-        low, high = floor - 1, top + 1  # the longest that reaches it, the shortest that does not
+        low, high = floor - 1, top + 1  # longest step that reaches it, shortest that does not
         time_up = "not tested to its end, because the time was up"
         while high - low > 1 and len(known) < MOST_RUNS:
             place = place if low < place < high else (low + high) // 2
@@ -385,12 +384,12 @@ class SettingsSearch:
         return Reached(low, option, worst)
 
     def _at_least(self, step: float) -> int:
-        """Place of the first step of the ladder that is not shorter."""
+        """Position of the first step of the ladder that is not shorter."""
         return bisect.bisect_left(self.ladder, step * (1.0 - 1e-9))
 
 
 class Reached(NamedTuple):
-    """An alternative that reaches the target: its step's place in the ladder, and its error."""
+    """An alternative that reaches the target: position of its step in the ladder, and its error."""
 
     at: int
     option: Coupling

@@ -24,14 +24,14 @@ from hilrt.version import VERSION
 
 
 class Subject(NamedTuple):
-    """A session whose settings vary, or recorded decisions that are repeated with other settings.
+    """A session whose settings vary, or recorded decisions to repeat with different settings.
 
     Attributes
     ----------
     file : SessionFile
     swept : SweptSession
     logs : tuple of str
-        Empty for a session, which is run.
+        Recorded logs; empty for a session, which is run.
     basis : str
         Hash of everything on which the results depend, except the settings.
     """
@@ -42,7 +42,7 @@ class Subject(NamedTuple):
     basis: str
 
     def with_logs(self, settings: Sequence[Settings]) -> list[Settings]:
-        """Settings of the cases: all `settings` for each log in turn."""
+        """Settings of the cases: all `settings` for each log."""
         logs: list[Settings] = [{LOG: log} for log in self.logs] or [{}]
         return [log | one for log in logs for one in settings]
 
@@ -91,7 +91,7 @@ def subject_of(
 
 
 def validations_of(subject: Subject, validate: Mapping[str, Any]) -> list[Subject]:
-    """Other logs and sessions in which a recommendation must hold."""
+    """Other logs and sessions for which a recommendation must hold."""
     axes = axes_of(validate)
     logs = [str(log) for axis in axes if axis.key == LOG for log in axis.values]
     others = [subject_of([log], values_of_items(subject.file.overrides)) for log in logs]
@@ -140,7 +140,7 @@ def _session_of_logs(
 
 
 def refuse_benches(file: SessionFile) -> None:
-    """Raise `ConfigError` for a session with benches or with other processes."""
+    """Raise `ConfigError` for a session with benches or other processes."""
     problems = [
         f"[subsystems.{name}] adapter = {options.adapter!r}: is a bench, which must not run "
         'unattended; replace it with a model (adapter = "inprocess" or "fmu"), or use its '
@@ -153,7 +153,7 @@ def refuse_benches(file: SessionFile) -> None:
 
 
 def basis_of(file: SessionFile) -> str:
-    """Hash of the resolved session, of the content of the files it names, and of the version."""
+    """Hash of the resolved session, the content of the files it names, and the version."""
     tables = resolved(file)
     found = hashlib.sha256(msgspec.msgpack.encode([VERSION, tables], order="sorted"))
     for path in sorted(_named_files(tables, file.folder)):

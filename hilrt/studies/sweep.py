@@ -1,4 +1,4 @@
-"""Sweeps: many cases of a session, in a folder from which an interrupted sweep continues."""
+"""Sweeps: many cases of a session, with a folder from which an interrupted sweep continues."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from hilrt.version import VERSION
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Characters of a case's name: 64 bits of its hash, with which a million cases do not collide.
+#: Characters of a case's name: 64 bits of its hash, enough for a million cases without collisions.
 NAME_LENGTH: Final = 16
-#: Cases that a notebook lists.
+#: Number of cases listed in a notebook.
 BEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """Options of a sweep: where and how its cases run.
+    """Options for running the cases of a sweep.
 
     Attributes
     ----------
@@ -56,15 +56,15 @@ class SweepOptions:
     signals : sequence of str
         Names or patterns (``*`` and ``?``) of signals whose samples are kept.
     statistics : sequence of str
-        The same for signals whose min, max, mean, rms and last value are kept.
+        Likewise for signals whose min, max, mean, rms and last value are kept.
     recycle : int
         Number of cases after which a worker is restarted; 0: never.
     timeout : float, optional
         Time limit of a case, s, after which it is abandoned on its second try.
     logs : sequence of str or Path
-        Further logs, if a recorded log is swept: every case is repeated with each.
+        Further logs, for a sweep of a recorded log: every case is repeated with each log.
     progress : bool
-        Show progress and the time that remains, where there is a terminal or a notebook.
+        Show progress and the remaining time in a terminal or a notebook.
     """
 
     workers: int | None = None
@@ -109,7 +109,7 @@ class SweepResult:
         return load_sweep(self.folder)
 
     def _repr_html_(self) -> str:
-        """The sweep in a notebook: its cases, and the best of them by their estimated error."""
+        """Show the sweep in a notebook: its cases, and those with the smallest estimated errors."""
         frame = self.frame
         said = f"{self.cases:,} cases, {self.ran:,} run now, {self.lost:,} without a result"
         counts = frame["verdict"].value_counts()
@@ -122,9 +122,7 @@ class SweepResult:
                    if name in frame]  # fmt: skip
         best = str(ranked[columns].head(BEST).to_html(index=False, float_format="%.4g"))
         errors = np.asarray(ranked["error"], dtype=float)
-        return (
-            f"{head}{best}<p>estimated error of all cases, least first {sparkline_svg(errors)}</p>"
-        )
+        return f"{head}{best}<p>estimated error of each case, ascending {sparkline_svg(errors)}</p>"
 
 
 def sweep(
@@ -140,15 +138,15 @@ def sweep(
 ) -> SweepResult:
     """Run a session once for each case of a design, on all processors or on a cluster.
 
-    Cases that the folder has from an earlier call are not run again.
+    Cases that the folder already contains are not run again.
 
     Parameters
     ----------
     session : str, Path or SessionFile
-        A session without benches and other processes, as `simulate` takes it; or a recorded log, of
-        any session: its decisions are repeated with the settings of each case.
+        A session without benches and other processes, as for `simulate`; or a recorded log of any
+        session, whose decisions are repeated with the settings of each case.
     vary : mapping, str or Path
-        Mapping of ``"table.key"`` to its values, or to a range as after ``--vary``
+        Mapping of ``"table.key"`` to its values, or to a range as for ``--vary``
         (``"0.5e-3:5e-3:log10"``); or the path of a CSV with a column per key and a row per case.
     overrides : mapping, optional
         Values for all cases, by ``"table.key"``.
@@ -165,8 +163,8 @@ def sweep(
     Raises
     ------
     ConfigError
-        For a session or a design with errors, a session with a bench, and a folder that has a sweep
-        of another session.
+        For a session or a design with errors, a session with a bench, and a folder with a sweep of
+        another session.
     """
     options = options or SweepOptions()
     if by_file := isinstance(vary, (str, Path)):
@@ -208,7 +206,7 @@ def _subject(
     options: SweepOptions,
     first: Settings,
 ) -> Subject:
-    """The session of a sweep, or its logs; `ConfigError` for wishes that do not go with them."""
+    """The session of a sweep, or its logs; `ConfigError` for unsuitable options."""
     if not is_log(session):
         if options.logs:
             raise ConfigError("further logs: only work with a recorded log instead of the session")
@@ -229,7 +227,7 @@ def _swept(subject: Subject, cases: Sequence[StudyCase], options: SweepOptions) 
 
 
 def _refuse_another(folder: Path, about: AboutSweep) -> None:
-    """`ConfigError` if a folder has a sweep of another basis."""
+    """Raise `ConfigError` if a folder contains a sweep with another basis."""
     before = read_about(folder)
     if before is not None and before.basis != about.basis:
         raise ConfigError(
@@ -240,7 +238,7 @@ def _refuse_another(folder: Path, about: AboutSweep) -> None:
 
 
 def _claim(folder: Path, about: AboutSweep) -> None:
-    """Make the folder of a sweep."""
+    """Create the folder of a sweep."""
     try:
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         write_about(folder, about)
@@ -255,7 +253,7 @@ def _run(
     missing: Sequence[StudyCase],
     options: SweepOptions,
 ) -> None:
-    """Run the missing cases; each is in a part before it counts."""
+    """Run the missing cases; each is written to a part before it counts."""
     from hilrt.studies.workers import CaseQueue, connected
 
     def take(rows: list[Row]) -> None:
@@ -265,14 +263,14 @@ def _run(
 
     total = len(set(about.cases))
     with connected(options.cluster, options.workers) as client:
-        _claim(folder, about)  # only now: a sweep that is refused leaves nothing behind
+        _claim(folder, about)  # late, so that a refused sweep leaves nothing behind
         with _progress(options.progress, total, total - len(missing)) as advance:
             CaseQueue(client, swept, options.recycle, options.timeout).run(missing, take)
 
 
 @contextmanager
 def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], None]]:
-    """Show the number of finished cases and the remaining time; yields the counter."""
+    """Show the number of finished cases and the remaining time; yield the counter."""
     if not shown:
         yield lambda count: None
         return
@@ -290,10 +288,10 @@ def _progress(shown: bool, total: int, done: int) -> Iterator[Callable[[int], No
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("cases", total=total, completed=done)
         yield lambda count: bar.advance(task, count)
-        bar.refresh()  # in a notebook the end shows nothing new
+        bar.refresh()  # a notebook does not redraw at the end
 
 
 def named(basis: str, settings: Settings) -> StudyCase:
-    """Case of settings, with the hash of basis and settings as its name."""
+    """Create a case, named by the hash of basis and settings."""
     content = msgspec.json.encode([basis, settings], order="sorted")
     return StudyCase(hashlib.sha256(content).hexdigest()[:NAME_LENGTH], settings)

@@ -1,4 +1,4 @@
-"""Rows of a sweep in Parquet: parts while it runs, one data set at its end."""
+"""Rows of a sweep in Parquet: parts during the sweep, one data set at its end."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class AboutSweep(msgspec.Struct, frozen=True):
     session : str
         Path of the session file.
     basis : str
-        Hash of the resolved session, of the files that it names and of the version; a folder has
-        cases of one basis alone.
+        Hash of the resolved session, the files that it names, and the version; all cases of a
+        folder have the same basis.
     version : str
     overrides : list of str
     axes : list of str
@@ -57,7 +57,7 @@ class AboutSweep(msgspec.Struct, frozen=True):
 
 
 def read_about(folder: Path) -> AboutSweep | None:
-    """Content of a folder's ``sweep.json``; None if it has none.
+    """Read a folder's ``sweep.json``; None if there is none.
 
     Raises
     ------
@@ -74,23 +74,26 @@ def read_about(folder: Path) -> AboutSweep | None:
 
 
 def write_about(folder: Path, about: AboutSweep) -> None:
-    """Write ``sweep.json``, whole."""
+    """Write ``sweep.json`` atomically."""
     write_whole(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about)).decode() + "\n")
 
 
 def write_part(folder: Path, rows: Sequence[Row]) -> None:
-    """Write rows as a part of their own, whole."""
+    """Write rows atomically as a separate part."""
     with whole_file(folder / PARTS / f"{uuid.uuid4().hex}.parquet") as part:
         _write(part, _table(rows))
 
 
 def finished_cases(folder: Path) -> set[str]:
-    """Names of the cases that have a row in any part."""
+    """Names of the cases with a row in any part."""
     return {name for table in _parts(folder, ["case"]) for name in table["case"].to_pylist()}
 
 
 def write_data(folder: Path, about: AboutSweep) -> int:
-    """Join the parts: each case of the design once, in its order; return those without a result."""
+    """Join the parts, each case once, in the order of the design.
+
+    Returns the number of cases without a result.
+    """
     table = _joined(folder, about)
     with whole_file(folder / DATA) as part:
         _write(part, table)
@@ -98,7 +101,7 @@ def write_data(folder: Path, about: AboutSweep) -> int:
 
 
 def load_sweep(folder: str | Path) -> pd.DataFrame:
-    """Load the cases of a sweep, also of an unfinished one.
+    """Load the cases of a sweep, even an unfinished one.
 
     Parameters
     ----------
@@ -108,13 +111,13 @@ def load_sweep(folder: str | Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per case (docs/studies.md); ``frame.attrs`` has ``axes`` (the keys that vary),
+        One row per case (docs/studies.md); ``frame.attrs`` contains ``axes`` (the keys that vary),
         ``session``, ``design`` and ``cases`` (names in the order of the design).
 
     Raises
     ------
     RecordError
-        If the folder has no sweep.
+        If the folder contains no sweep.
     """
     folder = Path(folder)
     about = read_about(folder)
@@ -126,7 +129,7 @@ def load_sweep(folder: str | Path) -> pd.DataFrame:
 
 
 def _joined(folder: Path, about: AboutSweep) -> pa.Table:
-    """Rows of the design's cases, in its order; of a case that was run twice, one."""
+    """Rows of the design's cases, in its order; one for a case that was run twice."""
     import pyarrow as pa
 
     tables = _parts(folder)

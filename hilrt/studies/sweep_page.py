@@ -1,4 +1,4 @@
-"""``sweep.html``: a sweep as one page, readable without a network."""
+"""``sweep.html``: a sweep as one page, without external resources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PAGE: Final = "sweep.html"
-#: Rows of the tables, and pairs of keys that have a map.
+#: Maximum rows of the two tables, and maximum pairs of keys with a map.
 BEST, LISTED, MAPS = 12, 500, 3
 #: Colours and shapes of verdicts, from the best to the worst.
 _OF_VERDICT: Final = dict(zip(VERDICTS, (COLOURS[i] for i in (2, 4, 1, 7)), strict=True))
@@ -50,7 +50,7 @@ def write_sweep_page(folder: Path) -> Path:
 
 
 def ranked_cases(frame: pd.DataFrame) -> pd.DataFrame:
-    """Cases from the best on: by their verdict, then by their error, then by their cost."""
+    """Cases, best first: by verdict, then by error, then by cost."""
     place = {verdict: i for i, verdict in enumerate(VERDICTS)}
     order = frame.assign(_place=frame["verdict"].map(place).fillna(len(VERDICTS)))
     known = [name for name in ("error", "cost") if name in frame]
@@ -58,7 +58,7 @@ def ranked_cases(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def pareto_front(cost: np.ndarray[Any, Any], error: np.ndarray[Any, Any]) -> list[int]:
-    """Positions of the points that no other beats in both, by rising cost; NaN is none."""
+    """Positions of the Pareto-optimal points, by ascending cost; points with NaN are excluded."""
     front: list[int] = []
     best = np.inf
     for i in np.lexsort((error, cost)).tolist():
@@ -69,7 +69,7 @@ def pareto_front(cost: np.ndarray[Any, Any], error: np.ndarray[Any, Any]) -> lis
 
 
 def draw_sweep(frame: pd.DataFrame) -> list[Drawing]:
-    """Cost and error with their front, the error over each key, and maps over two of them."""
+    """Draw cost and error with their front, the error over each key, and over pairs of keys."""
     if "error" not in frame:
         return []
     done = frame[(frame["error"] > 0.0) & (frame["cost"] > 0.0)]
@@ -149,13 +149,13 @@ def _map(frame: pd.DataFrame, x: str, y: str, keys: Sequence[str]) -> Drawing:
     plot = _figure(x, y)
     low, high = float(frame["error"].min()), float(frame["error"].max())
     mapper = LogColorMapper(palette=Viridis256, low=low, high=max(high, low * 1.001))
-    # The worst first, so that where cases lie on each other the best is seen.
+    # The worst first, so that the best is visible where cases overlap.
     source = _source(frame.sort_values("error", ascending=False), keys)
     colour = {"field": "error", "transform": mapper}
     cells = plot.scatter(x, y, source=source, size=11, marker="square", color=colour)
     _hover(plot, keys, cells)
     plot.add_layout(ColorBar(color_mapper=mapper, title="error"), "right")
-    return Drawing(f"Error over {x} and {y}", "Of cases at one place the best is shown.", plot)
+    return Drawing(f"Error over {x} and {y}", "Of overlapping cases, the best is shown.", plot)
 
 
 def _head(frame: pd.DataFrame, found: Found) -> str:
@@ -175,7 +175,7 @@ def _head(frame: pd.DataFrame, found: Found) -> str:
 
 def _best(ranked: pd.DataFrame) -> str:
     return _cases(
-        "Best settings", ranked.head(BEST), "Of the cases that were run; by verdict, error."
+        "Best settings", ranked.head(BEST), "Of the cases that were run, by verdict and error."
     )
 
 
@@ -209,21 +209,21 @@ def _sensitivities(found: Found) -> str:
         for s in sorted(found.sensitivities, key=lambda s: (s.output, -s.value))
     ]
     note = (
-        "Of the logarithm of the output. Sobol': share of its variance, interactions included. "
+        "For the logarithm of the output. Sobol': share of its variance, including interactions. "
         "Morris: decades when the key alone changes. PAWN: 0 to 1, compared with the range of a "
-        "dummy key, within which nothing is known."
+        "dummy key, within which the index is not significant."
     )
-    columns = ["output", "key", "method", "index", "95 % interval, or nothing"]
+    columns = ["output", "key", "method", "index", "95 % interval, or insignificant range"]
     return table("Keys that matter", columns, rows, note=note, text=[0, 1, 2])
 
 
-# How much each key of a sweep matters: Sobol' and Morris indices of their designs, PAWN of any.
+# Influence of each key of a sweep: Sobol' and Morris indices for their designs, PAWN for any.
 #
 # Computed by SALib, for the decimal logarithms of error and cost, which vary over decades.
 
-#: Columns whose sensitivities are computed, where they are known.
+#: Columns whose sensitivities are computed, if their values are known.
 OUTPUTS: Final = ("error", "cost")
-#: PAWN compares distributions, which fewer cases do not have.
+#: Minimum number of cases for PAWN, which compares distributions.
 FEWEST_CASES: Final = 40
 SLICES: Final = 8
 
@@ -237,12 +237,12 @@ class Sensitivity(NamedTuple):
         ``"error"`` or ``"cost"``.
     key : str
     method : str
-        ``"Sobol'"``: share of the variance that the key has a part in (total effect).
-        ``"Morris"``: mean size of the change when the key alone changes, decades. ``"PAWN"``:
-        median distance between the distributions with the key held and without, 0 to 1.
+        ``"Sobol'"``: share of the variance to which the key contributes (total effect).
+        ``"Morris"``: mean magnitude of the change when the key alone changes, decades. ``"PAWN"``:
+        median distance between the distributions with and without the key held, 0 to 1.
     value : float
     low, high : float
-        95 % interval of it; of PAWN, 0 and the value for a key that does nothing.
+        95 % interval; for PAWN, 0 and the value for a key without effect.
     """
 
     output: str
@@ -254,7 +254,7 @@ class Sensitivity(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Sensitivities, and why others are not known."""
+    """Sensitivities, and reasons why others are unknown."""
 
     sensitivities: list[Sensitivity]
     notes: list[str]
@@ -271,7 +271,7 @@ def find_sensitivities_of(frame: pd.DataFrame) -> Found:
     Notes
     -----
     Total effects: Saltelli (2010); Morris (1991) with the mean of absolute effects of Campolongo
-    (2007); PAWN: Pianosi and Wagener (2018), beside a key that does nothing (Zadeh 2017).
+    (2007); PAWN: Pianosi and Wagener (2018), compared with a key without effect (Zadeh 2017).
     """
     keys, design = frame.attrs["axes"], frame.attrs["design"]
     varied = [key for key in keys if key in frame and frame[key].nunique() > 1]
@@ -293,12 +293,12 @@ def find_sensitivities_of(frame: pd.DataFrame) -> Found:
                 continue
             notes.append(
                 f"{output}: {np.sum(~known):,} cases have none, and the indices of the design need "
-                "all; PAWN in their place"
+                "all; PAWN is shown instead"
             )
         if known.sum() < FEWEST_CASES:
             notes.append(
-                f"sensitivity of {output}: {known.sum():,} cases tell too little, from "
-                f"{FEWEST_CASES} on"
+                f"sensitivity of {output}: {known.sum():,} cases are not enough; at least "
+                f"{FEWEST_CASES} are needed"
             )
             continue
         found += _pawn(output, varied, keys, ranks[known], logs[known])
@@ -306,7 +306,7 @@ def find_sensitivities_of(frame: pd.DataFrame) -> Found:
 
 
 def _ranks(column: pd.Series) -> Floats:
-    """Positions of a column's values among them, as numbers from 0 to 1."""
+    """Ranks of a column's values, as numbers from 0 to 1."""
     codes = np.unique(column.to_numpy(), return_inverse=True)[1]
     return codes / max(int(codes.max()), 1)
 
@@ -335,7 +335,7 @@ def _pawn(
 ) -> list[Sensitivity]:
     from SALib.analyze import pawn
 
-    # Values of a grid are spread within their rank: slices then have as many cases each.
+    # Values of a grid are spread within their rank, so that all slices have equal numbers of cases.
     spread = np.random.default_rng(0).random((len(ranks), len(keys) + 1))
     nothing = spread[:, -1]
     columns = [
@@ -345,7 +345,7 @@ def _pawn(
     ]
     problem = _problem([*varied, "(nothing)"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of slices with equal values
+        warnings.simplefilter("ignore")  # about slices with equal values
         done = pawn.analyze(problem, np.column_stack([*columns, nothing]), logs, S=SLICES, seed=0)
     *index, floor = np.asarray(done["median"]).tolist()
     rows = zip(varied, index, strict=True)

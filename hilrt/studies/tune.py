@@ -1,9 +1,9 @@
-"""Tuning: the settings of a session or of its logs that make an objective smallest.
+"""Tuning: find the settings of a session, or of its logs, that minimise an objective.
 
-They are compared with the session's own in other sessions and other logs.
+They are compared with the session's own settings in other sessions and other logs.
 
-Optuna (Akiba et al. 2019) proposes trials by its tree-structured Parzen estimator, and keeps them
-in a file journal: a tuning that is called again continues, and several may work at one at a time.
+Optuna (Akiba et al. 2019) proposes trials by its tree-structured Parzen estimator, and stores them
+in a journal file: a repeated call continues the tuning, and several processes may share it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 Part = Literal["correction", "step", "order"]
 PARTS_OF_TUNING: Final = get_args(Part)
-#: Best trials that are validated, until one holds.
+#: Number of best trials that are validated until one holds.
 CANDIDATES: Final = 3
-#: Share of the trials that look at the whole of each axis; the others look around the best one.
+#: Share of the trials that cover the whole of each axis; the others are near the best one.
 WIDE: Final = 0.5
 
 
@@ -59,11 +59,12 @@ class Tuned:
         Objective with the session's own settings and with the recommended ones; infinite for
         settings that a constraint forbids.
     trials : int
-        All that the journal has.
+        Number of trials in the journal.
     validations : int
-        Other sessions in which the recommended settings were better and met the constraints.
+        Number of other sessions in which the recommended settings were better and met the
+        constraints.
     notes : list of str
-        Basis, confidence, and what is not known.
+        Basis, confidence, and limitations.
     """
 
     settings: Settings
@@ -85,31 +86,31 @@ def tune(
     trials: int = 60,
     out: str | Path | None = None,
 ) -> Tuned:
-    """Find settings of a session that make an objective smallest.
+    """Find settings of a session that minimise an objective.
 
     Parameters
     ----------
     session : str, Path, SessionFile, or sequence of str and Path
-        A session without benches and other processes; or recorded logs, of any session: their
-        decisions are repeated with other settings, and the worst log counts.
+        A session without benches and other processes; or recorded logs of any session, whose
+        decisions are repeated with different settings, and of which the worst counts.
     objective : str
-        ``"error"``: the largest relative estimated error. ``"energy"``: energy that a power bond
-        makes, as a share of what it carries. ``"cost"``: macro steps per second. In all of them
-        the verdict must be ``good`` (of logs: not worse than that of the same decisions as
-        recorded), and corrections never be harmful, and be at their cap in at most
-        5 % of the steps. Where models are linear, the coupling must be stable at a step that is a
-        quarter longer, or grow no faster there than with the session's own settings.
+        ``"error"``: the largest relative estimated error. ``"energy"``: energy created by a power
+        bond, relative to the energy carried. ``"cost"``: macro steps per second. In all cases the
+        verdict must be ``good`` (for logs: not worse than with the recorded settings), corrections
+        must never be harmful, and they may be at their cap in at most 5 % of the steps. If the
+        models are linear, the coupling must be stable at a step that is a quarter longer, or grow
+        no faster there than with the session's own settings.
     over : sequence of str
         ``"correction"``: μ and cap of the energy corrections; ``"step"``: from a tenth to four
-        times the session's; ``"order"``: 0 to 2, of all connections without one of their own.
+        times the session's; ``"order"``: 0 to 2, for all connections without their own order.
     overrides : mapping, optional
-        ``"table.key"`` to a value instead of the session's.
+        Values that replace the session's, by ``"table.key"``.
     vary, validate : mapping, optional
-        Further keys to vary, as those of `sweep`; and keys, such as initial values, whose every
-        combination is a session that the recommendation must hold in. The key ``"log"`` has other
-        recorded logs of the session instead.
+        Further keys to vary, as for `sweep`; and keys, such as initial values, for all of whose
+        combinations the recommendation must hold. With the key ``"log"``, other recorded logs of
+        the session are used instead.
     trials : int
-        In all; those in the journal count.
+        Total number of trials, including those in the journal.
     out : str or Path, optional
         Folder of the journal and of ``tune.toml``; default: ``tunings/NAME``.
 
@@ -135,7 +136,7 @@ def tune(
 def _axes(
     subject: Subject, objective: Objective, over: Sequence[Part], vary: Mapping[str, Any]
 ) -> list[Axis]:
-    """Axes of a tuning; `ConfigError` if they or the objective do not go with the subject."""
+    """Axes of a tuning; `ConfigError` if they or the objective do not fit the subject."""
     tables = subject.file.tables
     if objective not in OBJECTIVES:
         raise ConfigError(f"objective = {objective!r}: choose from {', '.join(OBJECTIVES)}")
@@ -150,7 +151,7 @@ def _axes(
 
 
 def axes_of_parts(tables: Session, over: Sequence[Part]) -> list[Axis]:
-    """Axes of the parts of a session that are to be tuned."""
+    """Axes of the parts of a session to be tuned."""
     if unknown := [part for part in over if part not in PARTS_OF_TUNING]:
         raise ConfigError(f"--over {','.join(unknown)}: choose from {', '.join(PARTS_OF_TUNING)}")
     axes: list[Axis] = []
@@ -167,7 +168,7 @@ def axes_of_parts(tables: Session, over: Sequence[Part]) -> list[Axis]:
 
 
 def values_of(file: SessionFile, axes: Sequence[Axis]) -> Settings:
-    """The session's own values of the axes; those that it does not give are left out."""
+    """The session's own values of the axes, if it states them."""
     own: Settings = {"master.step": file.tables.master.step}
     own["master.extrapolation.order"] = file.tables.master.extrapolation.order
     for bond in file.tables.bonds:
@@ -193,7 +194,7 @@ def _study(folder: Path, name: str) -> optuna.Study:
     folder.mkdir(parents=True, exist_ok=True)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Optuna calls experimental
+        warnings.simplefilter("ignore")  # about experimental features of Optuna
         return optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(folder / "tune.journal"))),
             study_name=name,
@@ -205,7 +206,7 @@ def _study(folder: Path, name: str) -> optuna.Study:
 
 
 class TuningSearch:
-    """The trials of a tuning, and what they recommend."""
+    """The trials of a tuning, and the resulting recommendation."""
 
     def __init__(
         self, study: optuna.Study, subject: Subject, axes: Sequence[Axis], objective: Objective
@@ -213,12 +214,12 @@ class TuningSearch:
         self._study, self._subject = study, subject
         self._axes, self._objective = axes, objective
         self._own = values_of(subject.file, axes)
-        self._unchanged = {} if subject.logs else self._own  # logs: as recorded, also in shadow
+        self._unchanged = {} if subject.logs else self._own  # logs: as recorded, even in shadow
         self._verdicts = allowed_verdicts(subject)
         self._growth = math.nan if subject.logs else grows_at_longer_step(subject.file, {})
 
     def try_one(self, trials: int) -> None:
-        """Run one of so many trials; the first is that of the session's own settings."""
+        """Run one of `trials` trials; the first uses the session's own settings."""
         import optuna
 
         study = self._study
@@ -242,7 +243,7 @@ class TuningSearch:
         figure = max(figure_of(row, self._objective) for row in rows)
         if math.isfinite(figure) and not first:
             study.tell(trial, math.log(max(figure, 1e-12)))
-        else:  # the session's own values may lie outside of the axes
+        else:  # the session's own values may be outside the axes
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
     def _is_stable(self, settings: Settings) -> bool:
@@ -251,10 +252,10 @@ class TuningSearch:
         return grows_at_longer_step(self._subject.file, settings) <= self._growth + 1e-9
 
     def _near_best(self, turn: int) -> dict[str, Any]:
-        """Parameters of the best trial, one of them moved: halfway to the further neighbour.
+        """Parameters of the best trial, with one moved halfway to the farther neighbour.
 
-        The neighbours are the values next to the best one that were tried. Of a single axis they
-        enclose the minimum, if there is one alone; several axes take turns.
+        The neighbours are the tested values next to the best one. On a single axis they enclose
+        the minimum, if there is only one; several axes take turns.
         """
         done = [t for t in self._study.get_trials() if t.params and "score" in t.user_attrs]
         best = min(done, key=lambda t: float(t.user_attrs["score"]), default=None)
@@ -269,7 +270,7 @@ class TuningSearch:
         return best.params | {axis.key: 0.5 * (at + (high if high - at > at - low else low))}
 
     def recommend(self, others: Sequence[Subject]) -> Tuned:
-        """The best trial that is better than the session's own settings in all `others`."""
+        """Recommend the best trial that beats the session's own settings in all `others`."""
         done = [t for t in self._study.get_trials() if "score" in t.user_attrs]
         own = next(trial for trial in done if trial.user_attrs["own"]).user_attrs
         ranked = sorted(done, key=lambda trial: float(trial.user_attrs["score"]))
@@ -309,7 +310,7 @@ class TuningSearch:
     def _motion(
         self, found: Mapping[str, Any], done: Sequence[optuna.trial.FrozenTrial]
     ) -> list[str]:
-        """Notes on what a recommendation from logs depends on: their verdicts and their motion."""
+        """Notes on verdicts and motion, on which a recommendation from logs depends."""
         logs, keys = self._subject.logs, [axis.key for axis in self._axes]
         if not logs:
             return []
@@ -326,7 +327,7 @@ class TuningSearch:
         if self._subject.logs:
             return [f"of the decisions of {len(self._subject.logs)} recorded logs, repeated"]
         if math.isnan(self._growth):
-            return ["the stability of the coupling was not examined: it is known of linear models"]
+            return ["the stability of the coupling was not examined, as the models are not linear"]
         return [f"stable at {LONGER:g} times the step, or growing no faster than before"]
 
 
@@ -345,13 +346,13 @@ def _confidence(held: int, number: int, subject: Subject) -> str:
             "--validate with other initial values" + (", or log=LOG" if subject.logs else "")
         )
     rank = "" if number == 1 else f", being number {number} of the trials"
-    return f"confidence: it was better in {held} of {held} other sessions, too{rank}"
+    return f"confidence: it was also better in {held} of {held} other sessions{rank}"
 
 
 def _unknown(objective: Objective, subject: Subject) -> str:
-    text = "not known: other inputs, loads and durations than those that were run"
+    text = "not covered: other inputs, loads and durations than those that were run"
     if subject.logs:
-        text = f"not known: other inputs and loads than those of the logs. {CAVEAT}"
+        text = f"not covered: other inputs and loads than those of the logs. {CAVEAT}"
     if objective == "error":
         text += "; the true error, of which the objective is an estimate"
     if objective == "energy":
@@ -360,7 +361,7 @@ def _unknown(objective: Objective, subject: Subject) -> str:
 
 
 def patch(subject: Subject, objective: Objective, found: Tuned) -> str:
-    """The recommendation as TOML: settings by their keys, as after ``--set``, and their basis."""
+    """Format the recommendation as TOML: settings by their keys, as for ``--set``, with basis."""
     names = ", ".join(subject.logs) or subject.file.path.name
     lines = [f"# {names}: tuned for {objective}", *(f"# {note}" for note in found.notes)]
     lines += ["", "[settings]"]

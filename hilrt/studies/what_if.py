@@ -1,9 +1,9 @@
-"""Counterfactual replay: the decisions that other settings would have made on the same samples.
+"""Counterfactual replay: recompute decisions on the same samples with other settings.
 
 Caps, orders, correctors or thresholds of a recorded session are changed, and every decision is
-recomputed from the session's beginning. The subsystems' answers stay as recorded; how a bench would
-have reacted to other inputs is not simulated. So the result says what the master would have decided
-at each step from the recorded samples, but not what later samples would have been.
+recomputed from the session's beginning. The subsystems' samples stay as recorded; the reaction of a
+bench to other inputs is not simulated. So the result shows what the master would have decided at
+each step from the recorded samples, but not what later samples would have been.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def what_if(
 def _comparable(numerics: Numerics) -> dict[str, str]:
     """Signals to compare and their stages, as from `decisions` but without estimated errors.
 
-    Estimated errors rest on the session's probing, which does not hold for other settings.
+    Estimated errors depend on the session's probing, which is not valid for other settings.
     """
     return {
         name: stage
@@ -273,7 +273,7 @@ class _DifferenceSums:
         ]
 
     def flags(self) -> list[FlagTime]:
-        """Causes whose flags were up in either."""
+        """Causes whose flags were up in either of the two."""
         causes = [name.removeprefix("flag:") for name in self.names if name.startswith("flag:")]
         return [
             FlagTime(cause, float(then), float(now))

@@ -11,7 +11,7 @@ from hilrt.replay.walk import Gap
 
 #: First line of every report of a counterfactual replay.
 CAVEAT = (
-    "The bench's reaction is not re-simulated: every sample is the recorded one, whatever would "
+    "The bench's reaction is not simulated: every sample is the recorded one, whatever would "
     "have been sent instead."
 )
 
@@ -73,10 +73,10 @@ class WhatIf:
     flags : list of FlagTime
         Causes that were up in either of the two.
     verdicts : tuple of str
-        Verdicts on the decisions as recorded and as recomputed, over the whole session; both are
-        made only from the log.
+        Verdicts on the decisions as recorded and as recomputed, over the whole session, both
+        computed only from the log.
     in_summary : str
-        The session's own verdict, which may rest on more than the log; empty if unknown.
+        The session's own verdict, which may use more than the log; empty if unknown.
     gaps : list of Gap
     damage : str
     written : Path or None

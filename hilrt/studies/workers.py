@@ -1,9 +1,8 @@
-"""Cases on Dask's workers: one task at a time for each, and none lost with a worker.
+"""Cases on Dask's workers: one task at a time for each worker, and no case lost with a worker.
 
-Dask starts the workers, carries tasks and results, and restarts workers that die. Which case runs
-where is chosen here, so that it is known which cases a worker died with: one that dies with several
-gives them back to be run one by one, and a case whose workers died twice is given up with its
-reason.
+Dask starts the workers, transfers tasks and results, and restarts workers that die. This module
+assigns the cases to workers, so that it knows the cases of a worker that died: several cases are
+run again one by one, and a case whose workers died twice fails with the reason.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from hilrt.studies.run_cases import (
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: So often a case is run on its own before it is given up.
+#: Number of times that a case is run alone before it fails.
 MOST_TRIES: Final = 2
-#: A task has no more cases, however short they are.
+#: Maximum cases of a task.
 LARGEST_TASK: Final = 1000
-#: How long a look at the workers waits for a result, s; no wait where one is there.
+#: Maximum time to wait for a result before the workers are checked again, s.
 LOOK_S: Final = 1.0
-#: Without any worker for so long, a sweep ends, s.
+#: Time without any worker after which a sweep ends, s.
 NO_WORKER_S: Final = 120.0
 
 
 class Running(NamedTuple):
-    """A task on its way: its cases (empty: it prepares its worker), and when it began."""
+    """A running task: its cases (empty if it prepares its worker), and the time of its start."""
 
     future: Future
     cases: list[StudyCase]
@@ -56,20 +55,20 @@ class Running(NamedTuple):
 
 @contextlib.contextmanager
 def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
-    """Client of a Dask cluster, or of workers of this machine that end with the block.
+    """Client of a Dask cluster, or of workers on this machine that end with the block.
 
     Parameters
     ----------
     cluster : str, optional
         Address of its scheduler, such as ``tls://node1:8786``, or the path of the scheduler's file;
-        default, or ``"local"``: workers of this machine.
+        default, or ``"local"``: workers on this machine.
     count : int, optional
-        Number of this machine's workers, processes of one thread; default: all its processors.
+        Number of single-threaded workers on this machine; default: one per processor.
 
     Raises
     ------
     ConfigError
-        Without Dask, where no cluster answers, for one that is exposed without TLS, and in a script
+        Without Dask, if no cluster answers, for a cluster exposed without TLS, and in a script
         without a guard.
     """
     if cluster is None:
@@ -82,12 +81,12 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
 
 
 def refuse_unguarded() -> None:
-    """`ConfigError` in a script whose workers, which import it, would run this call again."""
+    """Raise `ConfigError` in a script whose workers would repeat this call when importing it."""
     main, line = sys.modules["__main__"], 0
     frame: FrameType | None = sys._getframe()
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if path is None or (spec is not None and spec.name.endswith("__main__")):
-        return  # a notebook, or a package that runs as a program: neither is imported
+        return  # a notebook, or a package run as a program, which workers do not import
     while frame is not None:
         if frame.f_globals is main.__dict__ and frame.f_code.co_name == "<module>":
             line = frame.f_lineno
@@ -112,14 +111,14 @@ class CaseQueue:
     client : Client
     swept : SweptSession
     recycle : int
-        A worker is restarted after so many cases; 0: never.
+        Number of cases after which a worker is restarted; 0: never.
     timeout : float, optional
-        A case that takes longer loses its worker, s.
+        Time limit of a case, s, after which its worker is ended.
 
     Attributes
     ----------
     tries : Counter
-        Per case, how often its worker died with it alone.
+        For each case, number of times that its worker died while running it alone.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class CaseQueue:
         self.tries: Counter[str] = Counter()
 
     def run(self, cases: Sequence[StudyCase], take: Callable[[list[Row]], None]) -> None:
-        """Run all cases; `take` is given rows, in whatever order they come.
+        """Run all cases; `take` is called with rows in the order of completion.
 
         Raises
         ------
@@ -156,7 +155,7 @@ class CaseQueue:
                 self._watch(addresses)
                 rows += self._without_worker(addresses)
                 self._submit(addresses)
-                take(rows)  # while the workers are busy
+                take(rows)  # overlaps with the workers' computation
                 rows = []
                 self._wait()
                 rows = self._collect()
@@ -177,7 +176,7 @@ class CaseQueue:
             )
 
     def _without_worker(self, addresses: Sequence[str]) -> list[Row]:
-        """Take back cases of lost workers, and end those that take too long."""
+        """Recover cases of lost workers, and end workers whose case takes too long."""
         lost: list[Row] = []
         for address in [one for one in self._running if one not in addresses]:
             if not self._running[address].future.done():
@@ -199,7 +198,7 @@ class CaseQueue:
         host = host_of(address)
         if self._lacking.get(host) == address:
             self._lacking[host] = ""
-        if len(cases) > 1:  # one of them, and nobody knows which
+        if len(cases) > 1:  # one of them is the cause, but it is unknown which
             self._alone.extend(cases)
             return []
         lost = []
@@ -221,7 +220,7 @@ class CaseQueue:
                     self._start(address, cases, run_cases, self._swept, cases)
             elif host not in self._lacking:
                 self._start(address, [], prepare_worker, False)
-            elif not self._lacking[host]:  # compiled code is kept once per machine
+            elif not self._lacking[host]:  # compiled code is cached once per machine
                 self._lacking[host] = address
                 self._start(address, [], prepare_worker, True)
 
@@ -289,12 +288,12 @@ class CaseQueue:
             self._lacking.setdefault(host, "")
 
     def _restart(self, address: str) -> None:
-        """Start a worker again, beside everything else; it returns under another address."""
+        """Restart a worker in the background; it returns under another address."""
 
         def restart() -> None:
             try:
                 self._client.restart_workers([address], timeout="60s", raise_for_error=False)
-            except Exception:  # one without a nanny, which Dask does not restart
+            except Exception:  # Dask does not restart a worker without a nanny
                 self._recycle = 0
                 self._leaving.discard(address)
 

@@ -150,7 +150,7 @@ def _summand(
     L: Relation,
     every: Ints,
 ) -> Sequence[int]:
-    """Outputs of a further effort of a bond, with connections equal to those of the first."""
+    """Outputs of another effort of a bond, whose connections must equal those of the first."""
     where = f"[bonds.{table.name}] effort = {name!r}"
     like = f"the first effort {table.efforts[0]!r}"
     (part, port), (lead, lead_port) = outputs.find(name, where), outputs.find(table.efforts[0], "")
@@ -184,7 +184,7 @@ def _others(
     more: Sequence[int],
     more_of: Sequence[int],
 ) -> Relation:
-    """Gains (nc, 2 ne) of contributions to a bond's inputs that do not belong to it."""
+    """Gains (nc, 2 ne) of contributions to a bond's inputs from outside the bond."""
     ne = len(index["effort"])
     nc, nu = len(connections.source), int(connections.target.max(initial=-1)) + 1
     at = np.concatenate((index["ein"], index["fin"]))
@@ -197,7 +197,7 @@ def _others(
 
 
 def _partner(L: Relation, inputs: Side, output: int, member: np.intp, where: str) -> int:
-    """The input of the bond's other subsystem that this output is connected to."""
+    """Input of the bond's other subsystem to which this output is connected."""
     targets = L.transposed.neighbours(output)
     candidates = targets[inputs.member[targets] == member]
     if len(candidates) != 1:

@@ -1,4 +1,4 @@
-"""Numbers of the channels between the master and its subsystems, and of their inboxes."""
+"""Tables of the channels between the master and its subsystems, and of their inboxes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class ChannelRow(TableRow):
     max_misses: i8  # consecutive due ticks without a sample until it counts as lost
     # outstanding interval
     busy: i8  # an answer of the solver is outstanding
-    answer_ns: i8  # where the interval ends in session time, ns
-    answered: i8  # the answer, or a bench's samples, wait in the inbox
+    answer_ns: i8  # session time at which the interval ends, ns
+    answered: i8  # the answer, or a bench's samples, are in the inbox
     restarting: i8  # the next answer is the first after it was lost
-    pending_end_ns: i8  # where the newest pending interval ends, ns
+    pending_end_ns: i8  # session time at which the newest pending interval ends, ns
     # newest sample
     newest: f8  # when it is valid, s
     age: f8  # at the cut, s
     compute_us: f8  # computing time of the newest step
-    wire_us: f8  # on the wire (`PeerTimes.wire`); NaN where unknown
+    wire_us: f8  # time on the wire (`PeerTimes.wire`); NaN where unknown
     # counts
     misses: i8  # consecutive due ticks without a sample, up to now
     late: i8  # ticks without the sample that was due
@@ -57,7 +57,7 @@ class InboxRow(TableRow):
     outputs_end: i8
     inputs_begin: i8
     inputs_end: i8
-    # what waits; 0 if nothing does
+    # content; 0 while empty
     samples: i8
     has_middle: i8  # outputs in the middle of the interval
     derivatives: i8  # of each output
@@ -76,10 +76,10 @@ class InboxRow(TableRow):
 
 
 class InboxTables(NamedTuple):
-    """Further input of the cut besides `StepInput`; `outputs` and `inputs` have the same layout.
+    """Input of the cut in addition to `StepInput`; `outputs` and `inputs` have its layout.
 
     `arriving` and `measured` hold the outputs and inputs of one sample while it is merged into
-    them. `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), are of the answers' times.
+    them. `counts`, shape (n, 3, BINS), and `longest_ns`, shape (n, 3), count the answers' times.
     """
 
     exchange: Table[ExchangeRow]

@@ -1,4 +1,4 @@
-"""Conditions in tables: numbers, where NaN means unknown."""
+"""Conditions in tables: numbers; NaN means unknown."""
 
 from __future__ import annotations
 

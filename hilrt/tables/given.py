@@ -1,4 +1,4 @@
-"""`StepInput`: the input of one macro step; and further input of the slack."""
+"""`StepInput`, the input of one macro step, and the additional input of `assess`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GivenSession(TableRow):
     # At a point put at a discontinuity: the macro step that leads back to the grid, s;
     # 0 at all others.
     rest: f8
-    # Of the step that ended, if its error was estimated before accepting its samples:
+    # Of the step that ended, if its error was estimated before its samples were accepted:
     error: f8  # weighted RMS, 1 is the tolerance; NaN: not estimated
     scaling: f8  # resulting factor on the step; NaN likewise
     repetitions: i8  # number of repetitions with a shorter step
@@ -51,9 +51,9 @@ class GivenSession(TableRow):
     changes: i8  # number of rows used in the table of that name
     renewed: i8  # Jacobians were renewed: use those in `gamma`
     answers_renewed: i8  # sensitivities were renewed: use those in `answers`
-    answers_moved: i8  # they differ from the previous ones by more than rounding
-    # By how much, as a share of the errors that they propagate or of `MATTERS` of the signals;
-    # and since when they may have differed, s
+    answers_moved: i8  # they differ from the previous ones by more than rounding errors
+    # Difference, as a share of the errors that they propagate or of `MATTERS` of the signals;
+    # and time since which they may have differed, s
     answers_change: f8
     answers_since: f8
 
@@ -78,8 +78,8 @@ class GivenOutput(TableRow):
     """Newest sample of an output; in the output's unit unless stated."""
 
     y: f8  # newest sample; used where fresh
-    t_valid: f8  # when it is valid, s
-    fresh: i8  # has arrived since the previous cut
+    t_valid: f8  # time at which it is valid, s
+    fresh: i8  # it has arrived since the previous cut
     y_mid: f8  # in the middle of the interval before the sample; NaN if unknown
     y_mean: f8  # over that interval; NaN if unknown
     dy: Annotated[Floats, COEFFICIENTS - 1]  # time derivatives; NaN if unknown
@@ -100,10 +100,10 @@ class GivenChange(TableRow):
 
 
 class Slack(TableRow):
-    """Second recorded input, known only after the dispatch; one record."""
+    """Recorded input of `assess`, known only after the dispatch; one record."""
 
     missed: i8  # this tick missed its dispatch deadline
-    learns: i8  # there is time left for a turn of the identification
+    learns: i8  # there is time left for one turn of the identification
 
 
 class StepInput(NamedTuple):

@@ -33,13 +33,12 @@ class ModelSettings(TableRow):
     # polynomials on their nodes, and the means of these over the step
     basis: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS, COEFFICIENTS)]
     means: Annotated[Floats, (COEFFICIENTS, COEFFICIENTS)]
-    # Conditions for trusting an identified Jacobian; one in use is abandoned beyond `loosened`
-    # times a
-    # limit.
+    # Limits for trusting an identified Jacobian; one in use is dropped beyond `loosened` times
+    # a limit.
     prior_limit: f8  # share of the input errors' energy that is determined by the prior
     variance_limit: f8  # variance of the correction over its mean square
     unexplained_limit: f8  # mean square error with the Jacobian over that without
-    noise_limit: f8  # noise put in over the mean square of the correction
+    noise_limit: f8  # noise added by the correction over its mean square
     loosened: f8
     window: i8  # samples over which means are computed
     hold: i8  # consecutive samples that must pass before a Jacobian is used
@@ -73,8 +72,8 @@ class Regression(TableRow):
     coefficients: i8  # of all inputs: the number of regressors of the Jacobian
     forgetting: f8  # factor on the past's weight per sample
     recalled: f8  # 1 - forgetting^regressors: loss until a prior is presented again
-    weight: f8  # information content of the prior of a Jacobian
-    warm_up: i8  # samples that only measure the signals' means and spreads
+    weight: f8  # information content of a Jacobian's prior
+    warm_up: i8  # first samples, used only for the signals' means and spreads
 
 
 class Dependency(TableRow):
@@ -162,7 +161,7 @@ class LearnedOutput(TableRow):
 
     y: f8  # as measured; identify
     predicted: f8  # by the regression of a late subsystem; NaN if there is none; predict_late
-    extrapolation_error: f8  # mean square of plain extrapolation, one step ahead; identify
+    extrapolation_error: f8  # mean square of extrapolation alone, one step ahead; identify
     centre: f8  # offset and spread of the signal; the scale is a power of two; identify
     scale: f8  # identify
     average: f8  # running, about the centre; identify
@@ -170,7 +169,7 @@ class LearnedOutput(TableRow):
     error: f8  # of the newest prediction, in units of the scale; identify
     noise: f8  # root mean square of the prediction errors; identify
     variance: f8  # of the correction, summed over the window; identify
-    # Consecutive samples without objection to its Jacobian
+    # Consecutive samples at which its Jacobian met all conditions
     passed: i8  # count; apply_changes, stimulate_parameters, identify
     # Reason why its Jacobian is not used; 0: it is used
     reason: i8  # of `trust.Reason`; apply_changes, stimulate_parameters, identify
@@ -193,7 +192,7 @@ class LearnedInput(TableRow):
 class LearnedRegression(TableRow):
     """State of a regression; its signals are in units of their scales."""
 
-    known: i8  # samples in the past, without a gap; apply_changes, stimulate_parameters, identify
+    known: i8  # past samples without a gap; apply_changes, stimulate_parameters, identify
     seen: i8  # samples since the start; identify
     recall: i8  # parameter whose prior is presented next; identify
     unbroken: i8  # steps without a gap in the past, predicted ones included; identify
@@ -240,7 +239,7 @@ class Learning(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Arrays that a stage fills before it reads them.
+    """Scratch arrays, which a stage fills before it reads them.
 
     Attributes
     ----------

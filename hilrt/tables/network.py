@@ -28,8 +28,8 @@ from hilrt.tables.bonds import Bonds, build_bonds, span
 from hilrt.tables.ports import Bools, Connections, Coupled, Ints, Side
 from hilrt.tables.relation import Relation
 
-#: Maximum coupled outputs of a session whose subsystems are probed before the first tick. A trial
-#: costs steps of every subsystem, and the coupled system's response needs a matrix over all ports.
+#: Maximum coupled outputs of a session whose subsystems are probed before the first tick. Probing
+#: takes steps of every subsystem, and the coupled response needs a matrix over all ports.
 MOST_TRIED: Final = 256
 #: Prefix of an input in ``[monitor.adjust]``: an operator may drive it.
 OPERATED: Final = "inputs."
@@ -86,10 +86,10 @@ class Network:
         return order + sorted(needs.keys() - set(order))
 
     def entangled(self) -> list[int]:
-        """Subsystems that depend on each other although their outputs may be in no loop.
+        """Subsystems in cycles of direct dependencies that include a group.
 
-        This happens if members of a group depend on each other: there is no right order for the
-        group.
+        The outputs may be in no loop, but if a group's members depend on each other through other
+        subsystems, no order of initialization is right.
         """
         through, of, n = self._through(), self.outputs.owner, len(self.subsystems)
         loops = Relation.of(of[through.row], of[through.column], (n, n)).loops()
@@ -104,7 +104,7 @@ class Network:
 
     @cached_property
     def fed(self) -> Relation:
-        """Inputs that a subsystem feeds in another one, shape (nu, n subsystems).
+        """Relation of inputs to the other subsystems that feed them, shape (nu, n subsystems).
 
         Members of a group count as subsystems here.
         """
@@ -143,7 +143,7 @@ class Network:
 
 
 def coupled_ports(tables: Session, subsystem: str) -> Coupled:
-    """Ports of a subsystem, as the session file names them."""
+    """Ports of a subsystem that the session file's connections use."""
     targets = (tables.split(c.target) for c in tables.connections)
     sources = (tables.split(c.source) for c in tables.connections)
     inputs, outputs = ({p for s, p in ends if s == subsystem} for ends in (targets, sources))
@@ -163,7 +163,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     Raises
     ------
     ConfigError
-        If a connection or bond does not fit the ports; it is named.
+        If a connection or bond, which is named, does not fit the ports.
     """
     ports, tables = connect_reads(ports, tables)
     subsystems = list(ports)
@@ -376,7 +376,7 @@ def _feedthrough(tables: Session, outputs: Side, inputs: Side) -> Relation:
 
 
 def connect_reads(ports: Mapping[str, Ports], tables: Session) -> tuple[dict[str, Ports], Session]:
-    """Ports with the units of the signals they read, and tables with a connection for each.
+    """Set the units of ports that read signals; add a connection to the tables for each.
 
     Names that are not outputs of the known `ports` stay unchanged.
     """

@@ -52,10 +52,10 @@ class SessionPlan(TableRow):
     first_step: f8  # initial macro step if the step is variable, s
     variable_step: i8
     shadow: i8  # corrections are computed and not applied
-    coefficients: i8  # of the polynomials sent: highest order + 1
+    coefficients: i8  # number in a polynomial sent: highest order + 1
     samples: i8  # kept per output
     derivatives: i8  # of outputs that connections of source "taylor" use
-    shared_inputs: i8  # a bond's input has other connections, too
+    shared_inputs: i8  # a bond's input also has other connections
     # step control
     step_method: i8  # FIXED, PI, LOCAL or ECCO
     tolerance: f8
@@ -64,7 +64,7 @@ class SessionPlan(TableRow):
     energy_atol: f8  # of ECCO: J
     energy_rtol: f8
     safety: f8
-    growth: f8  # largest ratio of a step to the one before
+    growth: f8  # largest ratio of a step to the previous one
     has_tolerances: i8
     tests_errors: i8  # the local error of inputs is estimated and tested at every step
     judges_before: i8  # the error is estimated before the samples are accepted
@@ -96,10 +96,10 @@ class SubsystemPlan(TableRow):
     every: i8  # base steps between its communication points
     physical: i8  # a bench: runs on its own
     calculated: i8  # its outputs are the calculated channels: it is never late
-    # Found before the start: its steps must not be repeated; none of its outputs responds
+    # Found by a trial: its steps must not be repeated; none of its outputs responds
     steps_final: i8
     inputs_ignored: i8
-    inside: i8  # what is known of its outputs within a step: `hilrt.link.UNSEEN`, …
+    inside: i8  # knowledge of its outputs within a step: `hilrt.link.UNSEEN`, …
     memory: f8  # longest time constant if a trial shows that it is damped, s; else 0
     holds_when_late: i8  # late policy "hold"
     predicts_when_late: i8  # late policy "predict"
@@ -149,7 +149,7 @@ class InputPlan(TableRow):
     atol: f8
     rtol: f8
     realised_by: i8  # output of a bench that measures its realised value; -1: none
-    # How finely its subsystem follows it within a macro step: 1 continuously, 0 start value only
+    # Resolution at which its subsystem follows it in a step: 1 continuous, 0 start value only
     fineness: f8
     slope: f8  # share of its polynomial's change within a macro step that acts
     lags: i8  # a source has direct feedthrough with unknown responses
@@ -176,7 +176,7 @@ class ConnectionPlan(TableRow):
 
 
 class DrivePlan(TableRow):
-    """Input on which something besides its connections may act."""
+    """Input that may be driven by something other than its connections."""
 
     input: i8
     start: f8  # value without connections
@@ -289,13 +289,13 @@ class BondPlan(TableRow):
     mu_most: f8
     held: i8  # the residual is that of held values, not of polynomials as sent
     wanted: i8  # the session file requests the energy correction
-    active: i8  # and it may act; otherwise it runs in shadow mode
+    active: i8  # the requested correction may act; otherwise it runs in shadow mode
     spurious: f8  # share of the residual energy that counts as spurious energy
-    corrected_elsewhere: i8  # by feedthrough or a model: its residual is then no error
+    corrected_elsewhere: i8  # by feedthrough or a model: its residual is then not an error
     verification: i8  # of its correction: UNVERIFIED, VERIFIED or WRONG
     keeps: i8  # the correction remains active even if found harmful
     tried: i8  # the efforts' direct responses to their inputs are known from a trial
-    integrated: i8  # and the effort is known at both ends of an interval
+    integrated: i8  # the effort is known at both ends of an interval
 
 
 class ElementPlan(TableRow):

@@ -1,4 +1,4 @@
-"""Inputs or outputs of all subsystems as one vector, and the connections between them."""
+"""Inputs and outputs of all subsystems as flat vectors, and the connections between them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Coupled(NamedTuple):
 
 
 def wrong_ports(own: Ports, ports: Ports, coupled: Coupled) -> Iterator[str]:
-    """Reasons why a model cannot stand for a subsystem, a line each, with a remedy.
+    """Reasons why a model cannot replace a subsystem, one line each, with a remedy.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of a program: the translation of a session's expressions.
+"""Tables of a program, into which a session's expressions are compiled.
 
 Operations are listed in the order of their execution; each one reads registers and writes one of
 its own. Every number is a register: signals first, then constants and results.
@@ -26,7 +26,7 @@ class OperationRow(TableRow):
 
 
 class LookupPoint(TableRow):
-    """Support point of a lookup table: those of the axes, then the values, row by row."""
+    """Number of a lookup table: axis points first, then the values, row by row."""
 
     value: f8
 
@@ -45,7 +45,7 @@ class CalculatedOutput(TableRow):
 
 
 class ChannelSource(TableRow):
-    """Output that a calculated channel reads, also through other channels; outputs of the plan."""
+    """Output that a calculated channel reads, directly or through other channels."""
 
     channel: i8
     source: i8

@@ -77,7 +77,7 @@ else:
 
 @functools.cache
 def layout_of(row: type[TableRow]) -> np.dtype[Any]:
-    """The numpy type of a table's rows: records, whose fields are also attributes.
+    """The numpy type of a table's rows: records whose fields are also attributes.
 
     The tables are ordinary arrays: `numpy.recarray` takes ten times as long to return a column.
 

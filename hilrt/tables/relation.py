@@ -63,7 +63,7 @@ class Relation:
 
     @cached_property
     def first(self) -> Ints:
-        """Number of the first pair of every row, and of all pairs, shape (rows + 1,)."""
+        """Index of every row's first pair, then the number of pairs, shape (rows + 1,)."""
         return np.searchsorted(self.row, np.arange(self.shape[0] + 1))
 
     @cached_property
@@ -127,7 +127,7 @@ class Relation:
             raise ValueError(f"a relation of shape {other.shape} for {self.shape[1]} columns")
         counts = np.diff(other.first)[self.column]
         mine = np.repeat(np.arange(len(self)), counts)
-        # Numbers of the other's pairs: each run of `counts` begins where its row begins.
+        # Indices of the other's pairs: each run of `counts` begins where its row begins.
         begin = other.first[self.column] - np.cumsum(counts) + counts
         theirs = np.arange(len(mine)) + begin[mine]
         return Relation.of(

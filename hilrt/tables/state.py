@@ -29,7 +29,7 @@ from hilrt.tables.record import (
     i8,
 )
 
-#: Parts of the sliding window of a second over which affected time is counted.
+#: Number of parts of the one-second sliding window over which affected time is counted.
 PARTS: Final = 10
 
 #: Sources of an input, by their number in `State.drives`.
@@ -45,7 +45,7 @@ class SessionStateRow(TableRow):
     """State of the session; one record."""
 
     h_next: f8  # macro step from this communication point, s; turn_over, choose_step
-    # Level of the most severe active alarm's action, or of a divergence; or -1:
+    # Level of the most severe action of an active alarm or a divergence; -1: none:
     alarm_level: i8  # guard, judge_ranges
     moved: i8  # flags that changed in the last assessment; move_flags
     turned: i8  # sources of inputs, and stimuli, that changed at this point; drive_inputs
@@ -55,10 +55,10 @@ class SessionStateRow(TableRow):
     parameters_turned: i8  # their stimuli that began or ended; stimulate_parameters
     faults_turned: i8  # faults that began or ended at this point; take_samples
     mus_turned: i8  # bonds whose mu changed in this step; follow_corrections
-    error_lag: f8  # time by which the error's state is behind the point, s; estimate_signals
+    error_lag: f8  # time by which the error's state lags the point, s; estimate_signals
     sensitivities_moved: i8  # renewed ones have differed from previous ones; apply_changes
     part: i8  # newest part of the window; count_affected
-    part_seconds: Annotated[Floats, PARTS]  # how long each part is, s; count_affected
+    part_seconds: Annotated[Floats, PARTS]  # duration of each part, s; count_affected
     # thresholds that an operator may change
     connection_defect: f8  # share of the signal's scale; apply_changes
     output_defect: f8  # share of the signal's scale; apply_changes
@@ -95,7 +95,7 @@ class SubsystemState(TableRow):
     h: f8  # length of the interval, s; limit
     dispatch: i8  # receives its inputs at this tick; limit
     reparametrised: i8  # one of its parameters has changed; apply_changes, stimulate_parameters
-    silent: f8  # time that it has been late without any sample, s; measure_reliability
+    silent: f8  # time for which it has been late without a sample, s; measure_reliability
     inside: i8  # as in the plan, or by the latest trial; apply_changes
     reported: i8  # its samples have contained a middle or a mean; measure_reliability
 
@@ -106,7 +106,7 @@ class OutputState(TableRow):
     # The newest sample, given or calculated
     fresh: i8  # it is new in this cut; take_samples, calculate
     newest: f8  # take_samples, calculate
-    t_newest: f8  # when it is valid, s; take_samples, calculate
+    t_newest: f8  # time at which it is valid, s; take_samples, calculate
     # Of a calculated channel: 1 if an output that it reads is not due, 2 if one is late
     waits: i8  # calculate
     # history: newest samples first
@@ -115,7 +115,7 @@ class OutputState(TableRow):
     count: i8  # number of samples, up to the number kept; compensate
     sample: f8  # newest one used, without corrections; compensate
     faulted: i8  # a fault alters the newest sample; histories contain it as sent; take_samples
-    # Newest sample used, altered by faults: ``kept y + added``, the addition changing at a rate
+    # Newest sample used, altered by faults: ``kept y + added``; `added` changes at a rate
     kept: f8  # compensate
     added: f8  # compensate
     added_rate: f8  # unit/s; compensate
@@ -127,9 +127,9 @@ class OutputState(TableRow):
     unusable_points: i8  # consecutive due points since the last one used; judge_ranges
     outside_samples: i8  # number outside, over the session; judge_ranges
     value_fault: i8  # the sample in this cut ends the session; judge_ranges
-    arrived: i8  # it has a fresh sample that is used: finite, not withheld; compensate
-    implausible: i8  # it has a fresh sample that is not finite or too large; compensate
-    # Its points until it shows a discontinuity that it depends on directly; 0: none
+    arrived: i8  # has a fresh sample that is used: finite, not withheld; compensate
+    implausible: i8  # has a fresh sample that is not finite or too large; compensate
+    # Number of its points until it shows a jump of an input; 0: none is due
     jumps: i8  # calculate, compensate, drive_inputs
     # Newton's form of the polynomial through the samples
     differences: Samples  # compensate, predict_late, correct_outputs
@@ -138,14 +138,14 @@ class OutputState(TableRow):
     order: i8  # highest of its connections, in force; take_repetitions, choose_step, control_order
     # At the communication point, compensated and corrected:
     y: f8  # compensate, predict_late, correct_outputs
-    corrected_by: f8  # what corrections have added to that; compensate, correct_outputs
-    bridged: f8  # what the prediction of a late subsystem added; compensate, predict_late
-    reason: i8  # why its model correction is inactive; 0: it is not (`trust.Reason`); identify
-    unexcited: i8  # because inputs move too little beside the noise, unless the loop does; identify
+    corrected_by: f8  # part of it added by corrections; compensate, correct_outputs
+    bridged: f8  # part added by the prediction of a late subsystem; compensate, predict_late
+    reason: i8  # why its model correction is inactive (`trust.Reason`); 0: active; identify
+    unexcited: i8  # the cause is that its inputs move too little compared with the noise; identify
     defect: f8  # RMS of the interval that ended; NaN where unknown; measure_defects
     defect_square: f8  # integral of its square over the run, unit^2 s; measure_defects
     defect_max: f8  # measure_defects
-    defect_seconds: f8  # time that it was known, s; measure_defects
+    defect_seconds: f8  # time for which it was known, s; measure_defects
     magnitude: f8  # measure_reliability
     scale: f8  # decaying peak; measure_reliability
     peak: f8  # highest magnitude so far; measure_reliability
@@ -182,7 +182,7 @@ class InputState(TableRow):
     previous_correction: f8  # turn_over
     # limits
     last: f8  # start value of the polynomial sent last; limit
-    last_t: f8  # when that was, s; limit
+    last_t: f8  # time of that, s; limit
     approach_rate: f8  # with limited jerk: mean rate at which it arrived there; limit
     approach_t: f8  # time in the middle of that step, s; limit
     approach_asked: f8  # requested value at that time; limit
@@ -192,16 +192,16 @@ class InputState(TableRow):
     defect_square: f8  # unit^2 s; measure_defects
     defect_max: f8  # measure_defects
     defect_seconds: f8  # measure_defects
-    left_behind: f8  # its error until the next tick, if this one is missed; measure_defects
+    left_behind: f8  # its error up to the next tick if this one is missed; measure_defects
     measured: i8  # the defect is measured: all its sources have sent again; measure_defects
     unmeasured: f8  # time since it was measured, s; measure_defects
-    uncounted: f8  # part of that not yet counted as affected by a flag, s; measure_reliability
+    uncounted: f8  # part of it not yet counted as affected by a flag, s; measure_reliability
     expected_defect: f8  # decaying peak of measured defects; below 0: none yet; measure_defects
     error_ratio: f8  # estimated error over its tolerance; choose_step, control_order
     magnitude: f8  # measure_reliability
     scale: f8  # measure_reliability
     peak: f8  # measure_reliability
-    # disturbance: the input as it acted less its sources within the interval
+    # disturbance: the input as it acted minus its sources, within the interval
     disturbance: f8  # RMS, as resolved by its subsystem; NaN: unknown; measure_disturbances
     disturbance_mean: f8  # with its sign, likewise; measure_disturbances
     # The same, including a gap's excess over it:
@@ -212,7 +212,7 @@ class InputState(TableRow):
     disturbance_seconds: f8  # measure_disturbances
     disturbance_peak: f8  # decaying peak; measure_disturbances
     true_start: f8  # value by its sources when the interval began; measure_disturbances
-    true_t: f8  # when that was, s; measure_disturbances
+    true_t: f8  # time of that, s; measure_disturbances
     true_end: f8  # value by its sources at the end of the previous one; measure_disturbances
     true_end_before: f8  # measure_disturbances
     true_ends: i8  # number of known ends; with a fixed step, of equal length; measure_disturbances
@@ -254,7 +254,7 @@ class DriveState(TableRow):
     rate: f8  # at which it fades, unit/s; drive_inputs
     operated: i8  # an operator drives it; apply_changes
     operated_to: f8  # to this value; apply_changes
-    # Effect of faults: gains of connections, the share `kept` of its own part, and an addition
+    # Effect of faults: gains of connections, the share `kept` of its own part, and an offset
     kept: f8  # drive_inputs
     added: f8  # drive_inputs
     added_rate: f8  # unit/s; drive_inputs
@@ -284,7 +284,7 @@ class AlterationState(TableRow):
     held: f8  # take_samples, drive_inputs
     holds: i8  # there is one; take_samples, drive_inputs
     sent: i8  # values put into `underway` since it began; take_samples, drive_inputs
-    sent_t: f8  # when the newest of them was, s; take_samples, drive_inputs
+    sent_t: f8  # time of the newest of them, s; take_samples, drive_inputs
 
 
 class UnderwayValue(TableRow):
@@ -303,15 +303,15 @@ class StimulusState(TableRow):
     phase: i8  # WAITING, RUNNING, HOLDING or DONE; stimulate_parameters, drive_inputs
     turned: i8  # the phase changed at this point; stimulate_parameters, drive_inputs
     segment: i8  # stimulate_parameters, drive_inputs
-    begun: f8  # when the segment began, s; stimulate_parameters, drive_inputs
-    begin: f8  # value that it began at; stimulate_parameters, drive_inputs
+    begun: f8  # start of the segment, s; stimulate_parameters, drive_inputs
+    begin: f8  # value at which it began; stimulate_parameters, drive_inputs
     run: i8  # number of passes through all segments; stimulate_parameters, drive_inputs
     # Number of the held value, for shapes that jump from value to value:
     index: i8  # stimulate_parameters, drive_inputs
     jumped: i8  # since its input was dispatched last; stimulate_parameters, drive_inputs
     handed_over: i8  # it ended since then, or began to replace; stimulate_parameters, drive_inputs
     polynomial: Coefficients  # about now; stimulate_parameters, drive_inputs
-    # Taylor series of the phase of a swinging shape, its sine and cosine
+    # Taylor series of the phase of an oscillating shape, and of its sine and cosine
     angle: Coefficients  # stimulate_parameters, drive_inputs
     sine: Coefficients  # stimulate_parameters, drive_inputs
     cosine: Coefficients  # stimulate_parameters, drive_inputs
@@ -331,8 +331,8 @@ class BondState(TableRow):
 
     cap: f8  # of the correction, share of the effort; an operator may change it; apply_changes
     cap_abs: f8  # in the effort's unit; likewise; apply_changes
-    # Share of its correction that is to act; 0 once it was found harmful, until an operator
-    # changes it; and the share in force, which follows it gradually
+    # Requested share of its correction; 0 once found harmful, until an operator changes it;
+    # and the share in force, which follows it gradually
     share: f8  # apply_changes, follow_corrections
     acting_share: f8  # follow_corrections
     harmful: i8  # apply_changes, follow_corrections
@@ -370,13 +370,13 @@ class BondState(TableRow):
     # Energy created by the interface and not removed by a correction:
     drift: f8  # J; measure_reliability
     added_energy: f8  # by corrections of the effort, over the session, J; follow_corrections
-    added_lately: f8  # of the interval that ended, J; follow_corrections
-    # Of the interval that ended, due to the effort's error by its probed response:
+    added_lately: f8  # likewise in the interval that ended, J; follow_corrections
+    # In the interval that ended, by the effort's error according to its probed response:
     error_energy: f8  # J; follow_corrections
     # Energy created recently, and energy that would have been created without corrections, J
     lately_made: f8  # J; apply_changes, follow_corrections
     otherwise_made: f8  # J; apply_changes, follow_corrections
-    residual_lately: f8  # residual energy of the same time, J; follow_corrections
+    residual_lately: f8  # residual energy in the same time, J; follow_corrections
     carried: f8  # energy transmitted, J; measure_reliability
     least_carried: f8  # J; measure_reliability
     most_carried: f8  # J; measure_reliability
@@ -426,10 +426,10 @@ class CheckState(TableRow):
 
     ratio: f8  # measure over threshold; measure_reliability
     before: f8  # time before the step that the measure covers as well, s; measure_reliability
-    last_high: f8  # when it was last at or above one half, s; move_flags
+    last_high: f8  # time at which it was last at or above one half, s; move_flags
     active: i8  # move_flags
     moved: i8  # in the last assessment; move_flags
-    seconds: f8  # time that it was active, s; move_flags
+    seconds: f8  # time for which it was active, s; move_flags
 
 
 class CauseState(TableRow):
@@ -437,7 +437,7 @@ class CauseState(TableRow):
 
     active: i8  # any of its flags is active; move_flags
     count: i8  # number of transitions from no active flag to at least one; move_flags
-    seconds: f8  # time that any was active, s; move_flags
+    seconds: f8  # time for which any was active, s; move_flags
     affected: f8  # time of the steps that were affected, s; count_affected
     window: Annotated[Floats, PARTS]  # the same in each part of the window, s; count_affected
     second: f8  # share of the window that was affected; count_affected
@@ -483,8 +483,8 @@ class State(NamedTuple):
 class CorrectionTables(NamedTuple):
     """Tables of a plan and a state that the correction by Jacobians uses.
 
-    `ports` are the inputs of the plan, `carried` the connections of the state; the others are named
-    as there, in the model, and in its workspace.
+    `ports` are the inputs of the plan, `carried` the connections of the state; the others have the
+    names of the plan's, the state's, the model's and the workspace's tables.
     """
 
     settings: Table[ModelSettings]

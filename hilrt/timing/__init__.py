@@ -1,4 +1,4 @@
-"""Time: session time, punctual waiting, real-time priorities, the parts of a tick.
+"""Time: session time, precise waiting, real-time priorities, the parts of a tick.
 
 In reading order:
 

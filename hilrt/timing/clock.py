@@ -1,4 +1,4 @@
-"""Clocks that tasks can sleep on.
+"""Clocks with which tasks sleep.
 
 `WallClock` wakes a little early on a kernel timer and busy-waits the last stretch. The event loop's
 own timers are rounded to whole milliseconds by epoll. After any wake-up the loop needs two passes
@@ -37,7 +37,7 @@ LATE_WAKES = 0.002
 
 
 class Clock(abc.ABC):
-    """A monotonic clock to sleep on."""
+    """Monotonic clock with which tasks sleep."""
 
     def __init__(self) -> None:
         self._last_turn = monotonic_ns()
@@ -63,7 +63,7 @@ class Clock(abc.ABC):
         stand_still : bool
             Block the event loop for the last part; False lets other tasks run until the end.
         reception : EarlyReception, optional
-            Receives what arrives while the event loop stands still. Its exceptions end the sleep.
+            Receives messages while the event loop is blocked. Its exceptions end the sleep.
 
         Returns
         -------
@@ -79,9 +79,9 @@ class Clock(abc.ABC):
         """Free the timer. May be called twice."""
 
     async def _turn(self) -> None:
-        """Let the event loop run its callbacks if it has not for a while.
+        """Let the event loop run its callbacks if it has not done so for a while.
 
-        A master that is behind schedule must still see signals and heartbeats.
+        A master that is behind schedule must still handle signals and heartbeats.
         """
         now = monotonic_ns()
         if now - self._last_turn >= TURN_NS:
@@ -90,10 +90,10 @@ class Clock(abc.ABC):
 
 
 class SleepTimer(Protocol):
-    """Timer that a `WallClock` sleeps with; times are readings of the monotonic clock, ns."""
+    """Timer of a `WallClock`; times are readings of the monotonic clock, ns."""
 
     async def wait_until(self, target_ns: int) -> None:
-        """Wait until `target_ns` while other tasks run."""
+        """Wait until `target_ns`, letting other tasks run."""
 
     def block_until(self, target_ns: int, fd: int | None = None) -> bool:
         """Block the event loop until `target_ns`; return False if `fd` was readable before."""
@@ -108,11 +108,11 @@ class WallClock(Clock):
     Parameters
     ----------
     spin_ns : int
-        How long before a target the timer wakes; the rest is busy-waited, ns. The spin never lasts
-        longer, because a real-time process would then be throttled by the kernel.
+        Time before a target at which the timer wakes; the rest is busy-waited, ns. The spin never
+        lasts longer, because the kernel would throttle a real-time process.
     longest_spin_ns : int
-        If given, the spin adapts to the timer's lateness, between `MIN_SPIN_NS` and this, ns: a
-        host does not stay as punctual as it was at the start.
+        If given, the spin adapts to the timer's lateness, between `MIN_SPIN_NS` and this, ns,
+        because the lateness changes during a session.
     timer : {"auto", "timerfd", "plain"} or SleepTimer
         "plain" is the event loop's own timer; "auto" uses it where there is no timerfd.
 
@@ -162,7 +162,7 @@ class WallClock(Clock):
             await self._rest(ahead_ns, wake_ns, STANDSTILL_NS if stand_still else 0, reception)
             self._last_turn = monotonic_ns()
         if self._longest_spin_ns:
-            self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
+            self._adapt_spin(self._last_turn - wake_ns if ahead_ns > 0 else 0)
         if reception is not None and ahead_ns <= 0:
             reception.receive_by(target_ns)  # no time was left to receive while asleep
         while (now_ns := monotonic_ns()) < target_ns:
@@ -170,11 +170,11 @@ class WallClock(Clock):
                 reception.poll(now_ns)
         return now_ns
 
-    def _follow(self, late_ns: int) -> None:
+    def _adapt_spin(self, late_ns: int) -> None:
         """Adapt the spin to the 1 - `LATE_WAKES` quantile of the lateness (Robbins, Monro).
 
-        Wake-ups later than the longest spin also count: they come in phases in which most of the
-        others are less late, and a longer spin catches those.
+        Wake-ups later than the longest spin also count: they come in phases in which most others
+        are less late, and a longer spin covers those.
         """
         if late_ns > self.spin_ns:
             self.spin_ns = min(self.spin_ns + SPIN_GROWS_NS, self._longest_spin_ns)
@@ -201,9 +201,9 @@ class WallClock(Clock):
             self.timer.block_until(wake_ns)
 
     def _receive_until(self, wake_ns: int, reception: EarlyReception) -> None:
-        """Wait for the timer and the descriptor together, blocking; receive messages as they come.
+        """Block until the timer expires; receive messages as they come.
 
-        The event loop's own timer cannot be combined with a descriptor: then receive once.
+        The event loop's own timer cannot be combined with a descriptor; with it, receive once.
         """
         reception.receive_by(wake_ns)
         while self.timer is not None and reception.watches:
@@ -254,7 +254,7 @@ async def measure_spin_ns(
 
 
 class TimerFd:
-    """A timerfd on the monotonic clock, awaited through the running event loop, or blocking."""
+    """A timerfd on the monotonic clock, awaited by the event loop or with a blocking call."""
 
     def __init__(self) -> None:
         self._fd = -1
@@ -272,9 +272,9 @@ class TimerFd:
         return self._fd
 
     async def wait_until(self, target_ns: int) -> None:
-        """Wait until the clock reads `target_ns` while other tasks run."""
+        """Wait until the clock reads `target_ns`, letting other tasks run."""
         if self._waiter is not None:
-            raise RuntimeError("another task sleeps on this clock; give each task its own")
+            raise RuntimeError("another task sleeps with this clock; give each task its own")
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._unwatch()
@@ -303,7 +303,7 @@ class TimerFd:
         return True
 
     def _watch(self, fd: int) -> None:
-        """Wait for `fd` together with the timer from now on."""
+        """Poll `fd` together with the timer from now on."""
         if fd != self._watched:
             if self._watched is not None:
                 self._both.unregister(self._watched)

@@ -22,7 +22,7 @@ def count_us(
 ) -> None:
     """Count one time [µs], as `Distribution.add` does; NaN counts nowhere. See `count_time`."""
     if not np.isnan(us):
-        # A peer may report any number, also one that no integer can hold.
+        # A peer may report any number, even one too large for an integer.
         count_time(round(min(max(us, 0.0), _MOST_US) * 1e3), kind, counts, longest_ns)
 
 
@@ -57,14 +57,14 @@ def count_tick(
     Parameters
     ----------
     parts_us : ndarray, shape (5,)
-        Set to wake-up, cut, macro step, dispatch, and the slack of the tick before, or NaN.
+        Set to wake-up, cut, macro step, dispatch, and the slack of the previous tick, or NaN.
     counts, longest_ns : ndarray of int, shape (6, BINS), (6,)
         Histograms and maxima of these parts, in this order, and of the time from `begun_ns` to
         `done_ns`; updated in place.
     target_ns, begun_ns, cut_ns, stepped_ns, done_ns : int
         As in `TickMarks`.
     slack_ns : int
-        Negative if there was no tick before.
+        Negative if there was no previous tick.
 
     Returns
     -------

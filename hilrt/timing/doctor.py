@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Host:
-    """The kernel's ``proc`` and ``sys`` folders; a test passes others.
+    """The kernel's ``proc`` and ``sys`` folders; a test passes its own.
 
     Parameters
     ----------
@@ -214,19 +214,16 @@ def timeout_line(longest_ns: float) -> Line:
     """Recommend a `master_timeout` from this process's longest measured pause, ns."""
     wanted = PAUSES * longest_ns * 1e-9
     shortest = max(DEFAULT_TIMEOUT_S, float(f"{wanted:.1g}"))
-    found = f"{shortest:g} s or longer: the longest pause here was {longest_ns * 1e-6:.1f} ms"
+    found = f"{shortest:g} s or more: the longest pause here was {longest_ns * 1e-6:.1f} ms"
     if wanted <= DEFAULT_TIMEOUT_S:
         return Line("master_timeout", found, "good")
-    remedy = f"set master_timeout = {shortest:g} if the bench may go on for so long without the "
+    remedy = f"set master_timeout = {shortest:g} if the bench may run for so long without the "
     remedy += "master; otherwise give the master its own processor (pacing.affinity)"
     return Line("master_timeout", found, "poor", remedy)
 
 
 def wake_lines() -> list[Line]:
-    """Lateness of wake-ups 1 ms apart, by timer only and with a final spin.
-
-    Includes the `master_timeout` that follows from it.
-    """
+    """Lateness of wake-ups 1 ms apart, by timer only and with a final spin; `master_timeout`."""
     plain = asyncio.run(wake_up(0))
     spin_ns = int(min(max(np.quantile(plain, 0.99), 50_000), 300_000))
     spun = asyncio.run(wake_up(spin_ns))
@@ -306,14 +303,16 @@ def stamps_text(names: Sequence[str]) -> str:
     """Describe the source of these interfaces' time stamps."""
     hardware = [name for name in names if hardware_stamps(name)]
     others = ", ".join(name for name in names if name not in hardware)
-    told = [f"by the hardware of {', '.join(hardware)}"] * bool(hardware)
-    return f"time stamps {' and '.join([*told, *[f'by the kernel for {others}'] * bool(others)])}"
+    origins = [f"by the hardware of {', '.join(hardware)}"] * bool(hardware)
+    return (
+        f"time stamps {' and '.join([*origins, *[f'by the kernel for {others}'] * bool(others)])}"
+    )
 
 
 def load_line() -> Line:
     """Load of the host by other programs."""
     if not hasattr(os, "getloadavg"):
-        return Line("load", "not told", "good")
+        return Line("load", "not reported", "good")
     load, cpus = os.getloadavg()[0], len(available_cpus())
     graded = grade(load / cpus, 0.5, 1.0)
     remedy = "close other programs; they also affect the measurements below"
@@ -325,7 +324,7 @@ def stolen_line(host: Host) -> Line:
     uptime, cpus = host.read("proc/uptime"), available_cpus()
     stolen = stolen_s(host.read("proc/stat") or "", cpus)
     if stolen is None or not uptime:
-        return Line("stolen time", "not told", "good")
+        return Line("stolen time", "not reported", "good")
     share = 100 * stolen / max(float(uptime.split()[0]), 1.0)
     graded = grade(share, 0.01, 0.1)
     remedy = "give this virtual machine dedicated processors, or use another"

@@ -1,6 +1,6 @@
-"""Reception before the tick: samples that arrive while the master sleeps are received at once.
+"""Reception before the tick: receive samples that arrive while the master sleeps at once.
 
-Every message received at the tick makes it later. On a slow two-core host, in runs alternating
+Every message received at the tick delays it. On a slow two-core host, in runs alternating
 within an hour, the demonstration missed 11.6 and 24.8 % of its ticks when it received only at the
 tick, and 0.15 to 0.7 % when it also received before (`tools/benchmarks/bench_session.py`).
 """
@@ -12,15 +12,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 #: Time limit of a reception that cannot be skipped (at the tick, in the slack, before a frame is
-#: due), ns; every peer is served once before it applies.
+#: due), ns; it applies after every peer was served once.
 LOOK_NS = 100_000
 #: After this many fruitless receptions in one sleep, the descriptor is ignored until the tick.
 FRUITLESS = 3
 #: Assumed duration of a reception before one has been measured, ns.
 FIRST_LOOK_NS = 30_000
-#: Last share of a step before the tick in which the spin polls the descriptor continuously. A
-#: longer spin polls only now and then before that: a poll takes 1 to 2 us, so the polling as a
-#: whole stays below that share.
+#: Share of a step before the tick in which the spin polls the descriptor continuously. Earlier, the
+#: spin polls only occasionally: a poll takes 1 to 2 us, so polling takes less than that share.
 POLLED = 0.2
 #: Interval of these occasional polls, as a share of a step.
 POLL_EVERY = 0.025
@@ -29,7 +28,7 @@ LONGEST_LOOK = 0.125
 
 
 class EarlyReceiver(Protocol):
-    """Interface of the early receiver: `hilrt.exchange.exchange.Exchange`."""
+    """Interface of a receiver of early messages, which `hilrt.exchange.exchange.Exchange` has."""
 
     def fileno(self) -> int | None:
         """Descriptor that becomes readable when something arrives; None if nothing can."""
@@ -85,7 +84,7 @@ class EarlyReception:
 
     @property
     def watches(self) -> bool:
-        """Whether it still makes sense to wait for the descriptor in this sleep."""
+        """Whether to wait for the descriptor in this sleep."""
         return self._poll is not None and self._fruitless < FRUITLESS
 
     def poll(self, now_ns: int) -> None:
@@ -108,8 +107,8 @@ class EarlyReception:
     def receive(self) -> None:
         """Receive messages, at most until the tick.
 
-        A message that comes shortly before the tick is received here, too: the cut would receive
-        it later, and take longer for it.
+        This includes a message shortly before the tick: the cut would receive it later, and take
+        longer.
         """
         begun_ns = self._now_ns()
         first, self._first = self._first, False

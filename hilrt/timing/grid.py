@@ -25,7 +25,7 @@ class CommunicationPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Communication points on a clock, computed from integers and never accumulated.
+    """Communication points on a clock, computed from integers without accumulating errors.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Grid:
         """Newest grid point reached at the clock reading `now_ns`; negative before 0."""
         numerator, denominator = self.pace.as_integer_ratio()
         k = (now_ns - self.epoch_ns) * numerator // (self.step_ns * denominator)
-        while self.time(k + 1) <= now_ns:  # rounding down puts a few points on the same ns
+        while self.time(k + 1) <= now_ns:  # with rounding down, several points may share a ns
             k += 1
         return k
 
@@ -120,14 +120,14 @@ MARGIN = 1.5
 
 
 class SlackBudget:
-    """Decides from earlier durations whether one more turn of some work fits into the slack.
+    """Estimate, from earlier durations, of whether one more turn of some work fits into the slack.
 
     Attributes
     ----------
     took_ns : int
         Running estimate of a turn's duration, ns; it rises fast and falls slowly.
     made, skipped : int
-        Turns made, and turns skipped for lack of time.
+        Turns performed, and turns skipped for lack of time.
     """
 
     __slots__ = ("made", "skipped", "took_ns")
@@ -136,11 +136,11 @@ class SlackBudget:
         self.took_ns = self.made = self.skipped = 0
 
     def fits(self, left_ns: float) -> bool:
-        """Whether a turn may start when the next tick needs the processor in `left_ns`."""
+        """Whether a turn may start if the next tick needs the processor in `left_ns` [ns]."""
         if MARGIN * self.took_ns < left_ns:
             return True
         self.skipped += 1
-        self.took_ns -= self.took_ns >> 6  # a few slow turns must not block the work for good
+        self.took_ns -= self.took_ns >> 6  # a few slow turns must not block the work permanently
         return False
 
     def add(self, took_ns: int) -> None:

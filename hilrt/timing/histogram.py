@@ -29,7 +29,7 @@ class Quantiles(TypedDict):
 
 
 class Distribution:
-    """Logarithmic histogram of times; quantiles are right to 1.2 %, the maximum is exact."""
+    """Logarithmic histogram of times; quantiles are accurate to 1.2 %, the maximum is exact."""
 
     def __init__(self, counts: list[int] | None = None, max_ns: float = 0) -> None:
         self.counts = [0] * BINS if counts is None else counts
@@ -53,7 +53,7 @@ class Distribution:
             self.counts[0] += 1
 
     def add_all(self, times_us: Floats) -> None:
-        """Count many times, shape (n,), µs of whole ns; NaN is left out."""
+        """Count times, shape (n,), in µs; NaN is ignored."""
         ns = np.rint(times_us[~np.isnan(times_us)] * 1e3)
         if not len(ns):
             return
@@ -100,7 +100,7 @@ class Recent:
         self._seen = np.zeros(BINS, dtype=np.int64)
 
     def update(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
-        """Quantiles [µs], to 1.2 % even for the maximum, of new counts; None if there are none."""
+        """Quantiles [µs] of new counts, all accurate to 1.2 %; None without new counts."""
         counts = np.cumsum(whole.counts)
         new, self._seen = counts - self._seen, counts
         if new[-1] == 0:

@@ -29,12 +29,12 @@ def available_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-# Read at import: once pinned, the master no longer sees the other processors.
+# Read at import: once pinned, the process no longer sees the other processors.
 ALL_CPUS = available_cpus()
 
 
 def other_cpus(cpus: Iterable[int]) -> list[int]:
-    """Processors of the host that are not in `cpus`; all of them if none would be left."""
+    """Processors of the host that are not in `cpus`; all processors if there are no others."""
     taken = set(cpus)
     return [cpu for cpu in ALL_CPUS if cpu not in taken] or list(ALL_CPUS)
 
@@ -45,7 +45,7 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
     Parameters
     ----------
     cpus : iterable of int
-        Processors; empty leaves everything as it is.
+        Processors; if empty, nothing is changed.
     pid : int
         The process; 0 is this one (the calling thread, and threads that it starts later).
 
@@ -72,8 +72,8 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
 def move_other_threads(cpus: Iterable[int]) -> None:
     """Restrict all threads except the calling one to these processors.
 
-    The threads that send messages must not wait for the processor on which the master busy-waits,
-    nor interrupt it there.
+    The threads that send messages must neither wait for the processor on which the master
+    busy-waits nor interrupt it there.
     """
     if sys.platform != "linux":
         return
@@ -90,8 +90,8 @@ def give_idle_priority(pid: int, cpus: Iterable[int]) -> None:
     Meant for the recorder and the views of a session on the wall clock. Measured with a process
     that computes for 0.4 ms every 2 ms and shares a processor with a busy one (10 alternating
     blocks of 500 turns): it finishes 28 µs late (median) if the busy one has idle priority, and
-    851 µs late if not. The priority is lowered only after the start, which would take long on a
-    busy host otherwise.
+    851 µs late if not. The priority is lowered only after the start, because starting at idle
+    priority takes long on a busy host.
     """
     if sys.platform != "linux":
         return
@@ -106,8 +106,8 @@ def freeze_gc() -> Iterator[Callable[[int], bool]]:
     """Keep the garbage collector out of the ticks; restore its settings on leaving.
 
     Existing objects are never collected, and the collector no longer runs automatically: a full
-    collection takes milliseconds, or a tenth of a second with the compiler loaded. None is made on
-    entering either, so existing garbage stays until the end.
+    collection takes milliseconds, or a tenth of a second with the compiler loaded. Entering does
+    not collect either, so existing garbage stays until the end.
 
     Yields
     ------
@@ -123,7 +123,7 @@ def freeze_gc() -> Iterator[Callable[[int], bool]]:
     def collect(slack_ns: int) -> bool:
         nonlocal took_ns
         if 2 * took_ns >= slack_ns:
-            took_ns -= took_ns // 64  # one slow collection must not block later ones for good
+            took_ns -= took_ns // 64  # one slow collection must not block later ones permanently
             return False
         start_ns = time.perf_counter_ns()
         gc.collect(1)
@@ -140,7 +140,7 @@ def freeze_gc() -> Iterator[Callable[[int], bool]]:
 
 @contextlib.contextmanager
 def load_without_gc() -> Iterator[None]:
-    """Exclude the objects loaded in this block from garbage collection for good.
+    """Permanently exclude the objects loaded in this block from garbage collection.
 
     Scanning them repeatedly would take a tenth of a session start's processor time.
     """
@@ -180,8 +180,8 @@ def _versions() -> dict[str, str]:
 
 # Processor time of the processes, as Linux counts it, and time stolen by the hypervisor.
 #
-# While the hypervisor uses a processor, no process of the virtual machine runs on it, and none can
-# foresee this: no setting of a session avoids the ticks missed because of it.
+# While the hypervisor uses a processor, no process of the virtual machine runs on it. No setting
+# of a session can avoid the ticks missed because of this.
 
 #: Folder of Linux's counters, see proc(5).
 PROC = Path("/proc")
@@ -308,7 +308,7 @@ COMMON: Final = 1024
 
 
 class DescriptorLimit(NamedTuple):
-    """Descriptor limit of this process, and the value to which it may raise that itself."""
+    """Descriptor limit of this process, and the value to which the process may raise it."""
 
     now: int
     at_most: int
@@ -327,7 +327,7 @@ def descriptor_limit() -> DescriptorLimit | None:
 
 
 def reserve_descriptors(subsystems: int, strangers: int) -> None:
-    """Make sure that a session has enough descriptors; raise the limit if that is permitted.
+    """Ensure that a session has enough descriptors; raise the limit if that is permitted.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The monotonic clock of sessions, readable without an event loop; silence of peers."""
+"""The monotonic clock of sessions, readable without an event loop, and the silence of peers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monoton
 #
 # A stalled process (its machine sleeps, or other processes use the processor) receives nothing, so
 # a stall looks as if all peers were silent at once. Stalls therefore do not count as silence, up to
-# a limit: a process that stalls all the time could not detect that a peer is gone.
+# a limit: otherwise a process that keeps stalling could not detect that a peer is gone.
 
 #: Limit of the stalls since the last message that are not counted as silence, ns.
 STALL_LIMIT_NS = 1_000_000_000
@@ -25,7 +25,7 @@ class LastHeard:
     Attributes
     ----------
     at : int
-        Time from which its age counts, ns; 0 before the first message.
+        Start of the message's age, ns; 0 before the first message.
     stalled : int
         Stalls since then that are excluded from its age, ns.
     """
@@ -36,7 +36,7 @@ class LastHeard:
         self.at = self.stalled = 0
 
     def heard(self, t: int) -> None:
-        """Record a message of time `t` [ns]; ignore one from before the end of a stall."""
+        """Record a message received at `t` [ns]; ignore one from before the end of a stall."""
         if t >= self.at:
             self.at, self.stalled = t, 0
 

@@ -1,4 +1,4 @@
-"""Treatment of ticks that passed before the master could serve them (``pacing.overrun``).
+"""Overrun policies: handling of ticks that passed unserved (``pacing.overrun``).
 
 Such ticks count as missed and are never run late. `SkipTicks` skips them and keeps the grid;
 `StretchGrid` shifts the grid by the overrun and skips none; `EndSession` ends the session.
@@ -16,7 +16,7 @@ from typing import Literal
 from hilrt.errors import SessionFault
 from hilrt.timing.grid import Grid
 
-#: Longest time skipped at once, ns: a long stall then shows in the log at least once a second.
+#: Longest time skipped at once, ns: a long stall then has a row in the log every second.
 LONGEST_SKIP_NS = 1_000_000_000
 #: `SkipLateStarts` skips a tick that would begin later than this share of the step.
 LATEST_START = 0.5
@@ -45,11 +45,11 @@ class Overrun(abc.ABC):
         self._end_ns = 0
 
     def begin(self, grid: Grid, end_ns: int) -> None:
-        """Start again on `grid`; ticks beyond `end_ns` are never skipped."""
+        """Start on `grid`; ticks beyond `end_ns` are never skipped."""
         self.grid, self._end_ns, self.overran = grid, end_ns, False
 
     def wake(self, t_ns: int, now_ns: int) -> int:
-        """Communication point to continue with if the master woke at `now_ns` for `t_ns`."""
+        """Communication point to continue with after waking at `now_ns` for `t_ns`."""
         return t_ns
 
     def after_step(self, t_ns: int, now_ns: int) -> int:
@@ -93,11 +93,11 @@ class SkipLateStarts(SkipTicks):
         super().begin(grid, end_ns)
         self._woke_late = False
         self._latest_start_ns = round(LATEST_START * grid.step_ns / grid.pace)
-        #: Added to the clock reading: target of the latest tick that may still begin, ns.
+        #: Offset on the clock reading that gives the target of the latest tick that may begin, ns.
         self._ahead_ns = round((1 - LATEST_START) * grid.step_ns / grid.pace) - 1
 
     def wake(self, t_ns: int, now_ns: int) -> int:
-        """Communication point to continue with; if the clock is always late, ticks run late."""
+        """See `Overrun.wake`; if the clock is always late, ticks run late."""
         was_late, self._woke_late = self._woke_late, self._is_late(t_ns, now_ns)
         if not self._woke_late or was_late or self.overran:
             return t_ns

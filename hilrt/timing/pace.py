@@ -1,8 +1,8 @@
 """Pace of session time: by a clock (in real time or at a factor), or as fast as possible.
 
-The master's loop asks its `Pace` whether a communication point has been reached, which point is
-next, and whether a tick was late. In real time, a clock and its grid decide and the master waits
-for no solver; as fast as possible, the master waits for the solvers.
+A `Pace` determines when a communication point is reached, which point is next, and whether a tick
+was late. In real time, the clock and its grid determine this, and the master waits for no solver;
+as fast as possible, the master waits for the solvers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hilrt.timing.timeline import Progress
 #: As fast as possible, signals, commands and heartbeats are handled at least this often, ns, or
 #: after every step that takes longer.
 TURN_NS = 5_000_000
-#: Solvers that are behind are not served in this last time before the master wakes for a tick, ns.
+#: Solvers that are behind are not served for this long before the master wakes for a tick, ns.
 QUIET_NS = 100_000
 
-#: Whether the loop is to end.
+#: Returns whether the loop must end.
 Stopping = Callable[[], bool]
 #: Work at a point that all solvers have reached, before its samples are used; it may move the
 #: point.
@@ -38,7 +38,7 @@ class Samples(EarlyReceiver, Protocol):
 
     @property
     def behind(self) -> bool:
-        """Whether any solver has intervals queued until it answers the previous one."""
+        """Whether any solver has queued intervals, which wait for its previous answer."""
 
     async def catch_up(self, until_ns: int) -> None:
         """Send queued intervals as fast as the solvers answer, until `until_ns` (monotonic), ns."""
@@ -55,7 +55,7 @@ class Pace(abc.ABC):
     step_ns : int
         Base macro step, ns.
     variable_step : bool
-        Whether steps have other lengths: points are then counted, not numbered by the grid.
+        Whether the step's length varies: points are then counted, not numbered by the grid.
     progress : Progress
         Counts missed ticks and lateness.
     """
@@ -78,7 +78,7 @@ class Pace(abc.ABC):
 
     @abc.abstractmethod
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Wait for `point`; return the one to continue with, which may be another."""
+        """Wait for `point`; return the point to continue with, which may be a later one."""
 
     @abc.abstractmethod
     def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
@@ -95,7 +95,7 @@ class Pace(abc.ABC):
     def _point(self, before: CommunicationPoint, t_ns: int) -> CommunicationPoint:
         """Point at `t_ns` that follows `before`."""
         elapsed_ns = t_ns - before.t_ns
-        # An event's point takes a number, too: such sessions have one rate, so numbers do not
+        # An event's point is numbered, too: with one rate, as in such sessions, numbers do not
         # matter.
         ticks = 1 if self.variable_step else max(1, elapsed_ns // self.step_ns)
         return CommunicationPoint(before.tick + ticks, t_ns, elapsed_ns)
@@ -163,7 +163,7 @@ class RealTime(Pace):
             point = CommunicationPoint(tick + ticks, t_ns + later_ns, elapsed_ns + later_ns)
 
     async def _sleep_until(self, target_ns: int) -> None:
-        """Sleep and receive; meanwhile solvers that are behind get their missed intervals."""
+        """Sleep and receive; meanwhile send missed intervals to solvers that are behind."""
         if not self.samples.behind:
             self.reception.begin(target_ns)
             await self.clock.sleep_until(target_ns, reception=self.reception)

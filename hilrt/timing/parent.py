@@ -1,4 +1,4 @@
-"""The end of this process with the one that started it."""
+"""End this process when the process that started it ends."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def parent_alive(parent_pid: int) -> bool:
 def end_with_parent() -> None:
     """End this process within 16 s after its parent, even if its code hangs outside Python (Linux).
 
-    SIGTERM comes first, see `die_with_parent`, but code that hangs never lets Python handle it.
-    Therefore the kernel sends `_LIMIT` as well, on behalf of another thread. Its handler is the C
+    SIGTERM comes first, see `die_with_parent`, but Python cannot handle it while other code hangs.
+    Therefore the kernel also sends `_LIMIT`, on behalf of another thread. Its handler is the C
     library's alarm(2), which takes its argument, the signal's number, as a time in s. SIGALRM then
     writes the stacks of all threads to standard error and ends the process.
     """

@@ -3,7 +3,7 @@
 Under ``SCHED_FIFO`` a process runs before all ordinary ones until it sleeps. The kernel therefore
 stops all real-time processes once they have used their share of a period
 (``kernel.sched_rt_runtime_us`` of ``sched_rt_period_us``): a stall of tens of milliseconds. The
-master sleeps in every tick and so stays below the limit, which `throttle_share` returns.
+master sleeps in every tick and so stays below the limit, see `throttle_share`.
 
 Measured as the lateness of a ``timerfd`` at 1 kHz beside a busy process on the same processor, in
 alternating blocks of 1000 wake-ups: p99 36 µs with real-time priority, 2.7 ms without (8 blocks
@@ -121,7 +121,7 @@ def set_priority(priority: int) -> str | None:
     Parameters
     ----------
     priority : int
-        1 (lowest) to 99; 0 leaves everything as it is. Interrupt threads of a preemptible kernel
+        1 (lowest) to 99; 0 changes nothing. Interrupt threads of a preemptible kernel
         have 50.
 
     Returns
@@ -223,7 +223,7 @@ def cpu_latency_limit(wanted: bool, device: Path = _LATENCY) -> Iterator[str | N
         request = os.open(device, os.O_WRONLY)
     except OSError as error:
         yield (
-            f"awake is ignored: {device}: {error.strerror}; give the user the right to write it "
+            f"awake is ignored: {device}: {error.strerror}; let the user write it "
             "(a udev rule), or remove pacing.awake"
         )
         return
@@ -258,12 +258,12 @@ def request_short_slice() -> None:
 
     Threads with a real-time priority keep it; a kernel without support ignores the request.
     """
-    _ask(SLICE_NS)
+    _request_for_all_threads(SLICE_NS)
 
 
 def request_usual_slice() -> None:
     """Undo `request_short_slice` for this process."""
-    _ask(0)
+    _request_for_all_threads(0)
 
 
 def schedule_when_idle(thread: int) -> None:
@@ -280,7 +280,7 @@ def schedule_when_idle(thread: int) -> None:
     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
 
-def _ask(slice_ns: int) -> None:
+def _request_for_all_threads(slice_ns: int) -> None:
     if sys.platform != "linux":
         return
     for name in os.listdir("/proc/self/task"):

@@ -1,4 +1,4 @@
-"""Timeline of every tick on the wall clock: durations of its parts, and the cause of lateness.
+"""Timeline of the ticks on the wall clock: durations of their parts, and causes of lateness.
 
     target ─ wake ▸ begun ─ cut ▸ cut ─ macro_step ▸ stepped ─ dispatch ▸ done ─ slack ▸ rested
 
@@ -145,14 +145,14 @@ class Timeline:
             tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, before_us, cause, late
         )
         push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
-        push(self._slowest, (lateness, -tick, kept))  # of equally slow ones keep the earliest
+        push(self._slowest, (lateness, -tick, kept))  # of equally slow ticks keep the earliest
 
     def rest(self, done_ns: int, now_ns: int) -> None:
         """Record the slack of the newest tick, from `done_ns` to `now_ns`."""
         self.slack_ns, self.rested_ns = now_ns - done_ns, now_ns
 
     def skip(self, ticks: int) -> None:
-        """Record ticks that passed while the master was busy, for the next `newest`."""
+        """Record ticks that passed while the master was busy; the next `newest` includes them."""
         self._passed += ticks
 
     @property

@@ -1,6 +1,6 @@
 """``python -m hilrt.web``: the process that `hilrt run --web` starts.
 
-While Bokeh is loading, a plain page answers on the sockets inherited from the session.
+While Bokeh is loading, a plain page is served on the sockets inherited from the session.
 """
 
 import socket
@@ -12,7 +12,7 @@ from hilrt.web.plain_server import parse
 
 
 def wait_for_the_page() -> Callable[[], None]:
-    """Serve the plain page on the page's sockets; returns a function that stops this."""
+    """Serve the plain page on the page's sockets; return a function that stops it."""
     options = parse()
     if not options.sockets:
         return lambda: None
@@ -26,7 +26,7 @@ def wait_for_the_page() -> Callable[[], None]:
     def take_over() -> None:
         waiting.stop()
         for one in sockets:
-            one.detach()  # the page's server goes on using their descriptors
+            one.detach()  # the page's server continues to use their descriptors
 
     return take_over
 

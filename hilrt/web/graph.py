@@ -1,4 +1,4 @@
-"""Drawing of a session: subsystems, connections, bonds, and flags where they are raised."""
+"""Drawing of a session: subsystems, connections, bonds, and raised flags at their places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilrt.wording import words
 
 #: Sizes in the drawing's unit, which is two thirds of a pixel on the narrowest screen.
 WIDTH, BOX_WIDTH, BOX_HEIGHT = 640, 172, 62
-#: Most names on an edge (further ones are counted), and most letters of a name.
+#: Maximum names on an edge (further ones are counted), and maximum letters of a name.
 MAX_NAMES, MAX_LETTERS = 2, 26
 #: Height of a line of text.
 LINE = 22
@@ -39,7 +39,7 @@ def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
         if shape := _bond(bond.name, bond.effort[0], bond.flow, places, raised):
             shapes.append(shape)
             drawn.add(bond.name)
-    for place in [place for place in raised if place not in drawn]:  # not on a line: at a box
+    for place in [place for place in raised if place not in drawn]:  # no line, so use a box
         raised.setdefault(_owner(topology, place), []).extend(raised[place])
     kinds = {part.name: part.adapter for part in topology.subsystems}
     shapes += [_box(name, kinds[name], places[name], raised.get(name, [])) for name in names]
@@ -53,7 +53,7 @@ def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
 
 
 def _place(flag: RaisedFlag) -> str:
-    """Port, bond or subsystem to which a flag refers; for an alarm the watched port."""
+    """Port, bond or subsystem to which a flag refers; for an alarm the monitored port."""
     if flag.cause == "alarm":
         return flag.where.rpartition(": ")[2].partition(" ")[0].partition("[")[0]
     return flag.where.removesuffix(" (indicator)").partition("[")[0]
@@ -84,7 +84,7 @@ def _places(names: Sequence[str], height: float) -> dict[str, Point]:
 
 
 def _edges(topology: SessionGraph) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Connections, grouped by the pair of subsystems that they join."""
+    """Connections, grouped by the pair of subsystems that they connect."""
     edges: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for wire in topology.connections:
         pair = wire.source.partition(".")[0], wire.target.partition(".")[0]
@@ -119,7 +119,7 @@ def _edge(
 
 
 def named(labels: Sequence[str]) -> str:
-    """First names, as many as fit, and the number of the others."""
+    """As many first names as fit, and the number of the others."""
     n = MAX_NAMES if len(", ".join(labels[:MAX_NAMES])) <= MAX_LETTERS else 1
     first = ", ".join(labels[:n])
     if len(first) > MAX_LETTERS:
@@ -135,7 +135,7 @@ def _curve(a: Point, b: Point) -> tuple[Point, Point, Point]:
 
 
 def _leave(box: Point, towards: Point) -> Point:
-    """Point at which a line from a box's middle to `towards` leaves the box."""
+    """Point at which a line from a box's centre to `towards` leaves the box."""
     dx, dy = towards[0] - box[0], towards[1] - box[1]
     reach = min(
         BOX_WIDTH / 2 / abs(dx) if dx else math.inf, BOX_HEIGHT / 2 / abs(dy) if dy else math.inf

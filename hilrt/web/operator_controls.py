@@ -42,8 +42,8 @@ from hilrt.web.shared_session import SharedSession, change
 CONFIRM_S = 3.0
 #: Longest wait for a reply, s.
 ANSWER_S = 5.0
-#: Maximum letters of a name in the list of adjustable values; width of the list without letters,
-#: and per letter, px. The resulting width fits on a phone.
+#: Maximum letters of a name in the list of adjustable values; width of the empty list, and per
+#: letter, px. The resulting width fits on a phone.
 ADJUST_LETTERS, ADJUST_PX, LETTER_PX = 34, 44, 8
 #: Word typed instead of a number to release an input.
 GIVE_BACK = "back"
@@ -68,7 +68,7 @@ class OperatorControls:
     buttons : dict
         Buttons by action.
     released : bool
-        Whether the browser has disconnected; replies are then dropped.
+        Whether the browser has disconnected, so that replies are dropped.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class OperatorControls:
     # -- changes ----------------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Enable the commands that the session accepts now; called with each update of the page."""
+        """Enable the commands that the session now accepts; called at each update of the page."""
         if time.monotonic() > self._stop_until:
             change(self.stop, label="■ Stop")
         self._acknowledge_next()
@@ -238,7 +238,7 @@ class OperatorControls:
             value = typed_number(self._typed["value"].text, low, high)
         except ValueError as error:
             self.answered(Reply(False, f"{what} is not changed: {error}"))
-            # A number out of bounds is sent all the same: the session logs the refusal.
+            # A number out of bounds is also sent, so that the session logs the refusal.
             with contextlib.suppress(ValueError):
                 value = typed_number(self._typed["value"].text, -math.inf, math.inf)
                 self.ask("adjust", value=value, text=what)
@@ -251,7 +251,7 @@ class OperatorControls:
         """Acknowledge events, given as number and text, one after another until one is refused.
 
         The session accepts twenty commands per second from all operators together. Sending one per
-        update leaves room for the Safe button. Events acknowledged meanwhile wait behind them.
+        update leaves room for the Safe button. Events acknowledged meanwhile are queued.
         """
         if not events:
             self.answered(Reply(False, "select events first"))
@@ -308,9 +308,9 @@ def make_button(
     return button
 
 
-# Text that operators type into the page's fields: sent exactly as typed, or refused.
+# Text typed into the page's fields is sent exactly as typed, or refused.
 
-#: Numbers in the notation of the session file; a typographic minus is accepted, too.
+#: Numbers in the notation of the session file; a typographic minus is also accepted.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 MINUS = "\N{MINUS SIGN}"
 
@@ -319,7 +319,7 @@ class TypedText:
     """Current text of a Bokeh text field.
 
     The browser reports the text after every key as `value_input`, and as `value` when the field
-    loses focus. The newer report of the two counts, even if it is empty.
+    loses focus. The newer of the two reports counts, even if it is empty.
     """
 
     def __init__(self, field: Any) -> None:
@@ -332,12 +332,12 @@ class TypedText:
         self.text = text
 
     def put(self, text: str) -> None:
-        """Show another text in the field."""
+        """Show a different text in the field."""
         self._field.update(value=text, value_input=text)  # setting only one would keep the old text
 
 
 def typed_number(text: str, low: float, high: float) -> float:
-    """Number in a text, from `low` to `high`; `ValueError` with the reason otherwise."""
+    """Parse a number from `low` to `high`; `ValueError` with the reason otherwise."""
     said = text.strip()
     if not said:
         raise ValueError("give a number")
@@ -366,8 +366,8 @@ NONE = '<p class="soft">No alarm has been raised.</p>'
 class AlarmList:
     """List of raised alarms on one client's page, the most urgent first.
 
-    A row belongs to an alarm, not to a position in the list: its button acknowledges that alarm
-    even if the row has moved.
+    A row belongs to an alarm, not to a position in the list, so that its button acknowledges that
+    alarm even if the row has moved.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ class AlarmList:
         self.area = column(self._more, sizing_mode="stretch_width", name="alarms")
 
     def update(self, status: Status | None, allowed: bool) -> None:
-        """Show the alarms of a status; `allowed`: whether operators may acknowledge them."""
+        """Show the alarms of a status; `allowed` tells whether operators may acknowledge them."""
         alarms = alarm_order(status) if status is not None else []
         rows = [self._row(alarm, allowed) for alarm in alarms[:MOST]]
         for name in self._rows.keys() - {alarm.name for alarm in alarms}:  # alarms of another run

@@ -41,7 +41,7 @@ from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
 from hilrt.web.shared_session import SharedSession, change
 
 FOLDER = Path(__file__).parent
-#: Parts of Bokeh's JavaScript that the page uses. By default a server sends all of it; nearly half
+#: Parts of Bokeh's JavaScript that the page uses. By default a server sends all parts; nearly half
 #: is for typesetting formulas.
 SCRIPTS = Resources(
     mode="server",
@@ -50,11 +50,11 @@ SCRIPTS = Resources(
     components=["bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables"],
 ).js_files
 UPDATE_MS = 100
-#: Delay before the figures are made, so that the rest of the page is sent first.
+#: Delay before the figures are created, so that the rest of the page is sent first.
 PREPARE_MS = 50
 #: Largest number of updates that the browser has not yet confirmed.
 AHEAD = 1
-#: Time without an echo after which an update is sent anyway: the browser may have just connected.
+#: Time without an echo after which an update is sent anyway, as the browser may be new.
 ECHO_S = 1.0
 #: Number of updates per update of the page's slower parts.
 SLOW = 3
@@ -65,7 +65,7 @@ ZEROS_S = 3.0
 CHOICES_SHOWN = 40
 SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 
-#: Two lines per row of the events' table; the whole text is shown when the pointer is on it.
+#: Two lines per row of the events' table; hovering shows the whole text.
 ROW_HEIGHT = 42
 WHOLE_TEXT = '<span title="<%- value %>"><%- value %></span>'
 
@@ -88,7 +88,7 @@ class Page:
         self.plots = Plots(self.viewer, self.history)
         self.timing: Timing | None = None
         self._beginning = 0
-        self._first: list[str] | None = None  # signals chosen by the page, which may leave zeros
+        self._first: list[str] | None = None  # signals chosen by the page, without a choice by hand
         self._turn = 0
         self._ready = False
         self._shown: dict[str, object] = {}
@@ -104,7 +104,7 @@ class Page:
         document.on_session_destroyed(lambda context: self._release())
         lost = CustomJS(code="connectionLost()")
         document.js_on_event(ConnectionLost, lost)
-        # The page reports a lost connection in its own banner, which Bokeh's would cover.
+        # The page has its own banner for a lost connection, which Bokeh's would cover.
         document.config.notifications = None
         document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
         document.on_event(DocumentReady, lambda event: self.draw_figures())
@@ -115,13 +115,13 @@ class Page:
     # -- pace ------------------------------------------------------------------------------------
 
     def _follow_client(self) -> None:
-        """Have the browser echo every update; a slow one gets fewer updates, not older ones."""
+        """Have the browser echo every update; a slow browser gets fewer updates, not older ones."""
         code = "echo.tags = cb_obj.tags"
         sent, echo = self.parts["state"], self.parts["answer"]
         sent.js_on_change("tags", CustomJS(args={"echo": echo}, code=code))
-        echo.on_change("tags", lambda attr, old, new: self._take_echo(new))
+        echo.on_change("tags", lambda attr, old, new: self._receive_echo(new))
 
-    def _take_echo(self, tags: list[Any]) -> None:
+    def _receive_echo(self, tags: list[Any]) -> None:
         self._echoed = int(tags[0]) if tags else 0
 
     def update_if_seen(self) -> None:
@@ -186,7 +186,7 @@ class Page:
         return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
 
     def _prepare_figures(self) -> None:
-        """Make the figures, the slowest part, while the browser loads the page's scripts."""
+        """Create the figures, the slowest part, while the browser loads the page's scripts."""
         if self.timing is None:
             self.timing = Timing(self.viewer, self.history)
             self._paint(self.figures.tags)
@@ -283,13 +283,13 @@ class Page:
             chosen = self.choice.value if same else first_signals(head.topology, names)
             self.choice.options = names
             if self.choice.value == chosen:
-                self._choose()  # if the names are the same, nothing else calls it
+                self._choose()  # with the same names, nothing else calls it
             self.choice.value = chosen
             self._first = None if same else chosen
         self._leave_zeros(head)
 
     def _leave_zeros(self, head: Head) -> None:
-        """Remove first signals that stay at zero; once, and only if nothing was chosen by hand.
+        """Remove first signals that stay at zero, once, and only if nothing was chosen by hand.
 
         Signals that an operator may adjust are kept.
         """
@@ -339,8 +339,8 @@ class Page:
             self._shown["events"] = rows
             chosen = {self.event_source.data["key"][i] for i in self._selected()}
             self.event_source.data = panels.columns(rows)
-            # The table rereads its rows only when its view changes, not when values do. Two views
-            # alternate, because browsers never release a view.
+            # The table rereads its rows only when its view changes, not when values change. Two
+            # views alternate, because browsers never release a view.
             self._views.reverse()
             self.table.view.filter = self._views[0]
             self.event_source.selected.indices = [
@@ -367,7 +367,7 @@ class Page:
 
 
 def first_signals(topology: SessionGraph, names: list[str]) -> list[str]:
-    """Signals plotted at first: set-points as demanded, sent and measured, then the first bond.
+    """Initially plotted signals: set-points as demanded, sent and measured, then the first bond.
 
     Without measured set-points and bonds, the outputs of the benches; without these, the first
     outputs.

@@ -1,9 +1,9 @@
 """Access to the page, and its policy for browsers. Standard library only.
 
-The page is served under names of this machine. Scripts run only if they come from this server or
-have the answer's nonce; so even if a defect let text of a session through as HTML, no script in it
-would run. No other site can show the page in a frame, where it could trick an operator into
-pressing hidden buttons.
+The page is served only under names of this machine. Scripts run only if they come from this server
+or have the response's nonce, so that scripts in a session's text would not run even if a defect
+passed the text as HTML. No other site can show the page in a frame, where it could trick an
+operator into pressing hidden buttons.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hilrt.peers.addresses import LOOPBACK, is_number
 LOCAL = (LOOPBACK, "localhost", "[::1]")
 #: Addresses that mean all network interfaces of this machine.
 EVERYWHERE = ("0.0.0.0", "::")
-#: Answer to readers without the token.
+#: Response to readers without the token.
 NO_TOKEN = "Open the address that the session prints at its start: it has the token.\n"
 #: Bokeh's environment variable with the names of a reverse proxy.
 PROXY_VARIABLE = "BOKEH_ALLOW_WS_ORIGIN"
@@ -53,9 +53,9 @@ def is_proxy(asked: str) -> bool:
 
 
 POLICY: Final = "Content-Security-Policy"
-#: Policy of answers that are not pages: they may load and run nothing.
+#: Policy of responses that are not pages: they may load and run nothing.
 NOTHING_RUNS: Final = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
-#: Headers of every answer.
+#: Headers of every response.
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -64,7 +64,7 @@ HEADERS: Final = {
 
 
 def new_nonce() -> str:
-    """Random nonce for the scripts of one answer."""
+    """Random nonce for the scripts of one response."""
     return secrets.token_urlsafe(18)
 
 

@@ -1,6 +1,6 @@
 """Texts and tables of the page as HTML, from a `Viewer`. No Bokeh, no I/O.
 
-No state is shown by colour only: each has a shape and a word, too. All text of a session is
+No state is shown by colour alone: each also has a shape and a word. All text of a session is
 escaped.
 """
 
@@ -38,7 +38,7 @@ from hilrt.wording import (
 
 SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 LEVELS = ("good", "unverified", "degraded", "unreliable")
-#: Most causes of flags named, places named per cause, and reasons of a verdict; further ones are
+#: Maximum causes of flags named, places named per cause, and reasons of a verdict; further ones are
 #: counted.
 MAX_CAUSES, MAX_PLACES, MAX_REASONS = 3, 2, 3
 
@@ -78,7 +78,7 @@ WITH_VERDICT = ("RUNNING", "IMPAIRED", "STOPPING", "STOPPED")
 
 
 def lamp(viewer: Viewer) -> Lamp:
-    """Lamp that says how far the results since the first tick can be trusted, with the reason.
+    """Lamp that shows how far the results since the first tick can be trusted, with the reason.
 
     `present` shows the flags that are up now.
     """
@@ -100,7 +100,7 @@ def lamp(viewer: Viewer) -> Lamp:
 
 
 def estimates(viewer: Viewer) -> bool:
-    """Whether the session estimates the errors of its signals."""
+    """Whether the session's errors are estimated."""
     signals = viewer.head.signals if viewer.head is not None else []
     return any(signal.name.endswith(":estimated_error") for signal in signals)
 
@@ -302,7 +302,7 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
     part = parts.get(name)
     policy = part.late_policy if part is not None else ""
     kind, word = ("degraded", "late") if late else ("good", "in time")
-    if late and not peer.late:  # all answers arrived: the master was late and skipped ticks
+    if late and not peer.late:  # all answers arrived, but the master was late and skipped ticks
         word = "behind"
     share = f" ({100 * peer.late / ticks:.1f}&nbsp;%)" if ticks > 0 and peer.late else ""
     in_force = f"<b>{text(policy)} now</b>" if late and policy else text(policy)
@@ -322,7 +322,7 @@ MAX_ROWS = 200
 class EventRow(NamedTuple):
     """Row of the page's table: events of one kind, or all changes of one flag.
 
-    `number` is that of its newest event; `key` stays the same when further events join the row.
+    `number` is that of its newest event; `key` stays the same when events are added to the row.
     """
 
     number: int
@@ -334,7 +334,7 @@ class EventRow(NamedTuple):
 
 
 def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list[EventRow]:
-    """Rows, the newest first; with `alarms_only`, unacknowledged ones above level info."""
+    """Rows, newest first; with `alarms_only`, only unacknowledged ones above level info."""
     flags: dict[RaisedFlag, list[Happening]] = {}
     kinds: dict[tuple[str, ...], list[Happening]] = {}
     for event in viewer.events.values():
@@ -390,7 +390,7 @@ def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
 
 
 def repeated_in_words(events: Sequence[Happening]) -> str:
-    """Events of one kind in one line: the worst, how many there were, and since when."""
+    """Events of one kind in one line: the worst event, their number, and the time of the first."""
     told = (Told(one.t, one.level, one.cause, "", in_words(one), one.value) for one in events)
     return gather_repeated(told)[0].line
 

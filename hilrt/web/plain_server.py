@@ -1,7 +1,7 @@
 """Small HTTP server, without Bokeh, for the time before and after the page's own.
 
-Bokeh takes a second to load, and ends with the session. Before it, requests are answered with what
-the session is waiting for; after it, with how the session ended.
+Bokeh takes a second to load, and ends with the session. Before that, this server shows what the
+session is waiting for; afterwards, how the session ended.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from hilrt.web.page_access import (
     page_policy,
 )
 
-#: Longest time for a whole request to arrive, and then for its answer to be read, s.
+#: Time limits for a whole request to arrive, and then for its response to be read, s.
 REQUEST_S, ANSWER_S = 1.0, 5.0
-#: Interval of deadline checks, and the time within which the server stops when asked to, s.
+#: Interval of deadline checks, and time within which the server stops on request, s.
 END_S = 0.02
-#: Time for answers in progress when the server is stopped, s.
+#: Time limit for responses in progress when the server is stopped, s.
 LAST_S = 0.2
-#: Connections at the same time; a further one replaces the one with the nearest deadline.
+#: Maximum connections; a further one replaces the one with the nearest deadline.
 MAX_CONNECTIONS = 32
 
 
 class Answer(NamedTuple):
-    """Answer to a request: content, content type, and policy for the browser."""
+    """Response to a request: content, content type, and policy for the browser."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
@@ -65,8 +65,7 @@ class PlainServer:
     """HTTP server that answers GET requests on listening sockets, in threads, until it is stopped.
 
     A client that sends slowly, or does not read, delays neither other clients nor `stop`. As on the
-    page itself, requests under a name that is not this machine's, or without the token, are
-    refused.
+    page itself, requests under a foreign name or without the token are refused.
 
     Parameters
     ----------
@@ -131,7 +130,7 @@ class PlainServer:
             return None if self._stopped else self._answer(path)
 
     def stop(self) -> None:
-        """Stop answering, and close all connections; the sockets' next server takes new ones."""
+        """Stop answering, and close all connections; the sockets' next server accepts new ones."""
         for server, thread in self._servers:
             server.shutdown()
             thread.join()
@@ -143,7 +142,7 @@ class PlainServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """Server that closes connections at their deadline; their threads then end by themselves."""
+    """Server that closes connections at their deadline, which ends their threads."""
 
     daemon_threads = True
     block_on_close = False
@@ -161,7 +160,7 @@ class _Server(ThreadingHTTPServer):
             self._deadlines[connection] = time.monotonic() + after_s
 
     def close_all(self, until: float) -> None:
-        """Close all connections at monotonic time `until` [s], sooner if all have ended."""
+        """Close all connections at monotonic time `until` [s]; return sooner if all have ended."""
         with self._changed:
             self._changed.wait_for(lambda: not self._deadlines, until - time.monotonic())
             self._close(list(self._deadlines))
@@ -208,7 +207,7 @@ def _serve(
     return server, thread
 
 
-# Page shown until the real one has loaded; it says what the session is waiting for.
+# Page shown until the real one has loaded, with what the session is waiting for.
 
 #: Interval at which the browser reloads, ms.
 RELOAD_MS = 400
@@ -250,7 +249,7 @@ class WaitingPage:
         self._server = PlainServer(sockets, host, port, token, self.answer)
 
     def answer(self, path: str) -> Answer | None:
-        """Answer for ``/`` with the plain page."""
+        """Return the plain page for ``/``."""
         if urlsplit(path).path != "/":
             return None
         with self._lock:
@@ -271,14 +270,14 @@ class WaitingPage:
         self._context.destroy(linger=0)
 
 
-# How a session ended, and its report, for pages still open when everything else has stopped.
+# End of a session and its report, for pages that are open after everything else has stopped.
 #
 # The page's process ends with the session, and the report is written after that. A page that has
 # lost its server requests ``/ended.json`` from the same address, then ``/report.html``, and keeps a
 # copy of the report, so that its link to the report works even without a server.
 
-#: Longest wait for a page's first request (pages send two per second), and longest time for a page
-#: to fetch the report once it is written, s.
+#: Time limits for a page's first request (pages send two per second), and for a page to fetch the
+#: report once it is written, s.
 QUIET_S, PATIENCE_S = 1.2, 5.0
 POLL_S = 0.02
 
@@ -286,7 +285,7 @@ POLL_S = 0.02
 class EndedPage:
     """Server at the page's address after a session, as a context manager; its exit waits for pages.
 
-    It does not answer if the address has been taken by then, by the next session for example.
+    It does not run if the address is already in use, for example by the next session.
 
     Parameters
     ----------
@@ -300,7 +299,7 @@ class EndedPage:
     report : Path or None
         The report, set when it is written.
     answers : bool
-        Whether it has got the address, and answers there.
+        Whether it has bound the address, and answers requests.
     """
 
     def __init__(self, address: str, text: str) -> None:
@@ -340,14 +339,14 @@ class EndedPage:
         close(self._sockets)
 
     def _awaited(self) -> bool:
-        """Whether a page may still send requests, or is waiting for an answer."""
+        """Whether a page may still send requests, or waits for a response."""
         with self._lock:
             if not self._asked:
                 return time.monotonic() < self._began + QUIET_S
             return not self._asked <= self._served
 
     def answer(self, path: str) -> Answer | None:
-        """Answer for ``/ended.json`` or ``/report.html``; ``?page=`` identifies the asking page."""
+        """Return ``/ended.json`` or ``/report.html``; ``?page=`` identifies the requesting page."""
         asked = urlsplit(path)
         page = "".join(parse_qs(asked.query).get("page", [""]))[:40]
         if asked.path == "/ended.json":
@@ -372,14 +371,14 @@ class EndedPage:
 
 
 def how_it_ended(summary: Mapping[str, Any], fault: str | None) -> str:
-    """End of a session as text, in the page's words."""
+    """Describe the end of a session, in the page's words."""
     if fault:
         return f"ended: fault, {fault}"
     verdict = summary.get("verdict")
     return "ended: stopped" + (f", {verdict}" if verdict else "")
 
 
-# Arguments of the page's process, which reads them before slow imports.
+# Arguments of the page's process, parsed before slow imports.
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -24,18 +24,18 @@ from hilrt.web.shared_session import FULL_SAMPLES, Ring, SignalHistory, change
 COLOURS = ("#0072b2", "#b87900", "#009e73", "#c76f9f", "#2b95d0", "#d55e00")
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 COLOURS_PER_DASH = 3
-#: Colours of text and axes on a light and a dark page, contrast 4.5; no one colour has it on both.
+#: Colours of text and axes on light and dark pages, contrast 4.5; no single colour has it on both.
 INKS = {"light": "#57616b", "dark": "#a3adb7"}
 MAX_SIGNALS = 12
 LEFT_BORDER = 78
 #: Height of the rows of a legend, px.
 LEGEND_ROW = 22
-#: Fewest messages on the time axis; in a session as fast as possible, one may cover minutes.
+#: Minimum messages on the time axis; in a session as fast as possible, one may cover minutes.
 MIN_MESSAGES = 50
-#: Length of a line, in lengths of the time axis, and the number of points it may always have.
+#: Maximum length of a line, in lengths of the time axis, and number of points always permitted.
 KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
-#: Least span of a value axis, as a share of the largest value: a flat signal must look flat, and
-#: axis labels must differ in readable digits.
+#: Minimum span of a value axis, as a share of the largest value, so that a flat signal looks flat
+#: and axis labels differ in readable digits.
 MIN_SPAN = 0.02
 TIMING_SIGNAL = "master:lateness"
 #: Name in the stream for the half width of a signal's error band.
@@ -47,7 +47,7 @@ TIMING_END_US = 1e4
 
 
 def style(plot: Any) -> None:
-    """Make a figure transparent, in the colours of `ink`: style sheets do not affect a canvas."""
+    """Make a figure transparent, coloured as in `ink`; style sheets do not affect a canvas."""
     plot.background_fill_color = plot.border_fill_color = None
     plot.outline_line_color = None
     plot.grid.grid_line_alpha = 0.25
@@ -69,7 +69,7 @@ def ink(plot: Any, colour: str) -> None:
 
 
 class PlotLine:
-    """One signal on a plot: its data source, and how much of it has been sent.
+    """One signal on a plot: its data source, and the amount already sent.
 
     If the stream has the signal's estimated error (95 %), the source's columns `least` and `most`
     bound the true value; `error` is the error's column in the history.
@@ -127,7 +127,7 @@ class PlotLine:
 
 
 def draw(plot: Any, line: PlotLine, colour: str, dash: str) -> list[Any]:
-    """Draw a signal; returns the renderers that its axis must include, the line last."""
+    """Draw a signal; return the renderers that its axis must include, the line last."""
     drawn, source = [], line.source
     if line.full is None:
         drawn.append(
@@ -154,7 +154,7 @@ class Plots:
     colour : str
         Colour of text and axes; `paint` changes it.
     columns : int
-        Columns of the legends, which widen a figure that has no room for them.
+        Columns of the legends, which widen a figure without enough room.
     """
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
@@ -223,7 +223,7 @@ class Plots:
     def _figure(self, unit: str, names: list[str]) -> Any:
         about = [("", "$name"), ("t", "@t{0.000} s"), ("value", "@last{0.0000}")]
         hover: Any = HoverTool(tooltips=about, mode="mouse", renderers=[])  # lines, not bands
-        # Scale the axis by the signals only: an error band may be far wider.
+        # Scale the axis by the signals only, as an error band may be far wider.
         values: Any = DataRange1d(min_interval=1.0, renderers=[])
         plot = figure(
             sizing_mode="stretch_width",
@@ -329,7 +329,7 @@ class Timing:
 
 
 def nice_above(value: float) -> float:
-    """Next power of two above a positive number; it rarely changes as the number grows."""
+    """Next power of two above a positive number, which rarely changes as the number grows."""
     return 2.0 ** math.ceil(math.log2(value))
 
 

@@ -60,10 +60,9 @@ from hilrt.web.plain_server import parse
 from hilrt.web.plots import TIMING_SIGNAL
 from hilrt.web.shared_session import FULL_SAMPLES, POLL_MS, Ring, SharedSession, SignalHistory
 
-#: Time for the clients to be shown a session's end, s.
+#: Time for which clients can still receive a session's end, s.
 LAST_LOOK_S = 0.6
-#: Interval at which the lateness of the ticks is counted, ms: short enough that no ring overflows
-#: between two counts.
+#: Interval at which the lateness of the ticks is counted, ms, so short that no ring overflows.
 COUNT_MS = 5000
 FOR_ALL = "anyone who reaches this machine's network and has the token can read it"
 
@@ -76,7 +75,7 @@ class Metrics(RequestHandler):
         self.registry = registry
 
     def get(self) -> None:
-        """Answer with all metrics as text."""
+        """Respond with all metrics as text."""
         self.set_header("Content-Type", CONTENT_TYPE_LATEST)
         self.write(generate_latest(self.registry))
 
@@ -88,7 +87,7 @@ def make_server(
     token: str,
     sockets: Sequence[socket.socket] = (),
 ) -> BaseServer:
-    """Make a session's server, on listening `sockets` if given; `OSError` for a taken port.
+    """Create a session's server, on listening `sockets` if given; `OSError` for a port in use.
 
     It shows nothing without the `token`. Only pages that it served itself may connect; another site
     in the same browser cannot. For a reverse proxy, set Bokeh's BOKEH_ALLOW_WS_ORIGIN to the outer
@@ -180,7 +179,7 @@ class Lateness:
         self._sum_us = 0.0
 
     def count(self) -> None:
-        """Count new ticks; must be called before the ring overflows."""
+        """Count new ticks; to be called before the ring overflows."""
         late = self._ring.since(self._seen)[:, 1]
         self._seen = self._ring.total
         late = late[np.isfinite(late)]
@@ -282,7 +281,7 @@ class Refused(RequestHandler):
         self._text = reason
 
     def prepare(self) -> None:
-        """Answer with the reason."""
+        """Respond with the reason."""
         self.set_status(403)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(self._text)
@@ -297,8 +296,8 @@ FOREIGN_NAME = (
 class ForKnownReaders(BokehTornado):
     """Bokeh application that serves only requests with the token under a name of this machine.
 
-    For a foreign name that is made to point at this machine (DNS rebinding), a browser sees the
-    same origin, so checking only the WebSocket's origin would let it in. The token keeps out other
+    For a foreign name that resolves to this machine (DNS rebinding), a browser sees the same
+    origin, so a check of the WebSocket's origin alone would admit it. The token excludes other
     accounts, which can also reach the loopback. It is in the page's address, which the browser
     repeats for the WebSocket; a cookie would be sent to every port of the machine.
 
@@ -345,7 +344,7 @@ class ForKnownReaders(BokehTornado):
         return check_allowlist(asked, settings.allowed_ws_origin())
 
 
-# Answers of the Bokeh application, with the headers of `hilrt.web.page_access`.
+# Responses of the Bokeh application, with the headers of `hilrt.web.page_access`.
 
 #: Name of the nonce's variable in the page's template.
 NONCE = "nonce"
@@ -355,14 +354,14 @@ class GuardedPage(DocHandler):
     """Handler for the page, whose inline scripts have its document's nonce."""
 
     async def get_session(self, *args: Any, **kwargs: Any) -> Any:
-        """Answer with Bokeh's document and the page's security policy."""
+        """Respond with Bokeh's document and the page's security policy."""
         session: Any = await super().get_session()  # type: ignore[misc]  # Bokeh's decorator hides it
         self.set_header(POLICY, page_policy(session.document.template_variables[NONCE]))
         return session
 
 
 class AddHeaders(OutputTransform):
-    """Transform that adds missing security headers to every answer."""
+    """Transform that adds missing security headers to every response."""
 
     def __init__(self, request: HTTPServerRequest) -> None:
         """Accept the request, which is not used."""
@@ -370,14 +369,14 @@ class AddHeaders(OutputTransform):
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
-        """Add the headers; called once per answer, whichever handler gave it."""
+        """Add the headers; called once per response of any handler."""
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
         return status_code, headers, chunk
 
 
 def guard(application: tornado.web.Application) -> None:
-    """Make an existing application serve the guarded page instead of Bokeh's."""
+    """Have an existing application serve the guarded page instead of Bokeh's."""
     application.transforms.append(AddHeaders)
     for rule in application.wildcard_router.rules:
         if rule.target is DocHandler:

@@ -1,4 +1,4 @@
-"""State that all clients of the page share: subscriber, history, client for commands."""
+"""State shared by all clients of the page: subscriber, history, client for commands."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
 
 POLL_MS = 20
-#: Most commands that may await a reply.
+#: Maximum commands without a reply.
 MAX_OPEN = 100
 
 
 class SharedSession:
-    """Feeds a `SignalHistory` from a `Viewer`, and gives each reply to the client that asked."""
+    """History of signals from a `Viewer`, and commands with their replies, for all clients."""
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
         self.history = SignalHistory()
-        viewer.on_signals = self.history.take
-        viewer.on_full = self.history.take_full
+        viewer.on_signals = self.history.add
+        viewer.on_full = self.history.add_full
         self._began_ns = 0
         self._asked: dict[int, Callable[[Reply], None]] = {}
 
     def poll(self) -> None:
         """Process received messages; called from the server's loop."""
-        self.viewer.take()
+        self.viewer.poll()
         head = self.viewer.head
         if head is not None and head.signals:
             names = [signal.name for signal in head.signals]
@@ -46,7 +46,7 @@ class SharedSession:
                 answered(reply)
 
     def send(self, command: OperatorCommand, answered: Callable[[Reply], None]) -> bool:
-        """Send a command, whose reply `answered` gets; False if the session accepts none."""
+        """Send a command; `answered` receives the reply. False if the session accepts none."""
         client = self.viewer.client()
         number = client.send(command) if client is not None else 0
         if number:
@@ -60,7 +60,7 @@ class SharedSession:
 
 
 def change(model: Any, **values: Any) -> None:
-    """Set those properties of a Bokeh model that differ; the others are not sent."""
+    """Set only those properties of a Bokeh model that differ, so that only they are sent."""
     changed = {key: value for key, value in values.items() if getattr(model, key) != value}
     if changed:
         model.update(**changed)
@@ -88,7 +88,7 @@ class Ring:
     Attributes
     ----------
     total : int
-        Rows ever added.
+        Number of rows added so far.
     """
 
     def __init__(self, length: int, width: int) -> None:
@@ -119,11 +119,11 @@ class Ring:
         return self._data[self._end - n : self._end]
 
     def clear(self) -> None:
-        """Forget the rows; `total` keeps counting."""
+        """Discard the rows; `total` continues."""
         self._end = 0
 
     def since(self, total: int) -> Floats:
-        """Rows added after the first `total` rows, as far as they are kept."""
+        """Rows added after the first `total` rows, if still kept."""
         return self.newest(self.total - total)
 
 
@@ -150,7 +150,7 @@ class SignalHistory:
         self.restart([])
 
     def restart(self, names: list[str], rate: float = 0.0) -> None:
-        """Reset for another session, or when its log begins; `rate` in messages per second."""
+        """Reset for another session, or at the start of its log; `rate` in messages per second."""
         self.names, self.rate = names, rate
         self.beginnings += 1
         self.column = {name: i for i, name in enumerate(names)}
@@ -161,10 +161,10 @@ class SignalHistory:
         for ring in self.full.values():
             ring.clear()
 
-    def take(self, message: Signals) -> None:
+    def add(self, message: Signals) -> None:
         """Add an interval; one that does not fit the names is ignored.
 
-        If time goes back, another session of the same name and signals has begun.
+        If time decreases, another session with the same name and signals has begun.
         """
         last = array(message.last)
         if len(last) != len(self.names):
@@ -178,15 +178,15 @@ class SignalHistory:
         self.low.add(array(message.minimum)[None])
         self.high.add(array(message.maximum)[None])
 
-    def take_full(self, message: Full) -> None:
-        """Add samples of one signal: columns time and value."""
+    def add_full(self, message: Full) -> None:
+        """Add samples of one signal, as columns time and value."""
         ring = self.full.get(message.name)
         if ring is None:
             ring = self.full[message.name] = Ring(FULL_SAMPLES, 2)
         ring.add(np.column_stack((array(message.t), array(message.value))))
 
     def at_zero(self) -> set[str]:
-        """Signals that have had no value other than zero."""
+        """Signals that have always been zero."""
         low, high = (ring.newest(self.t.total) for ring in (self.low, self.high))
         if not len(low):
             return set(self.names)

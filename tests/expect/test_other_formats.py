@@ -152,7 +152,7 @@ def test_messages_far_out_of_order_are_refused(tmp_path, spec, monkeypatch):
 
 def test_what_cannot_be_read_is_said_with_the_file_and_a_remedy(tmp_path, spec):
     write_protobuf(tmp_path / "p.mcap")
-    message = r"p\.mcap: holds no signals .*topic 'engine', in protobuf, not JSON: 1 messages"
+    message = r"p\.mcap: has no signals .*topic 'engine', in protobuf, not JSON: 1 messages"
     with pytest.raises(ConfigError, match=message):
         outcomes(tmp_path / "p.mcap", spec)
     frame_log(tmp_path / "frames.mcap", some_frames())

@@ -61,7 +61,7 @@ def test_a_pipe_a_device_and_a_folder_are_no_logs(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("a.csv", "time,x\n0,1\n1e300,2\n", r"has the time 1e\+300 s, which is invalid"),
-        ("a.csv", "time,x\n-4e9,1\n0,2\n", r"holds a row .* s before 1970"),
+        ("a.csv", "time,x\n-4e9,1\n0,2\n", r"has a row .* s before 1970"),
         ("a.csv", "time,x\n0,1\ninf,2\n", r"has the time inf s, which is invalid"),
         ("a.csv", f'time,x\n0,"{"1" * 200_000}"\n', r"line 2: field larger than field limit"),
         ("a.log", LINE + f"({'9' * 5000}.1) can0 100#00\n", "line 2 has an invalid number"),

@@ -101,7 +101,7 @@ def test_the_time_for_an_answer_is_limited(table: Path) -> None:
     source = opened(table)
     os.kill(pid_of(source), signal.SIGSTOP)
     source.child.limits = source.child.limits._replace(answer_s=0.01)
-    with pytest.raises(ConfigError, match=r"table\.parquet: .*its reader gave no answer for"):
+    with pytest.raises(ConfigError, match=r"table\.parquet: .*its reader did not respond for"):
         source.topics()
     source.close()
 

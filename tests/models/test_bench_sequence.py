@@ -77,8 +77,8 @@ def test_a_process_that_was_not_let_run_gives_the_demands_time_to_come() -> None
 
 def test_only_a_moving_counter_is_a_fresh_demand() -> None:
     demand = Demand()
-    demand.seen(7, 1.0)
-    demand.seen(7, 2.0)
+    demand.update(7, 1.0)
+    demand.update(7, 2.0)
     assert demand.moved_at == 1.0
-    demand.seen(8, 3.0)
+    demand.update(8, 3.0)
     assert demand.moved_at == 3.0

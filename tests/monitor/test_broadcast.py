@@ -25,7 +25,7 @@ def broadcast():
     made = Broadcast(Head(session="s", rate=10.0))
     topics = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")])]
     metadata = {"duration_s": "30.0", "topology": msgspec.json.encode(TOPOLOGY).decode()}
-    made.take([encode(Begin("out", "s", 10**18, topics, [], metadata))])
+    made.process([encode(Begin("out", "s", 10**18, topics, [], metadata))])
     made.outbox.clear()
     return made
 
@@ -52,11 +52,11 @@ def test_head_tells_everything_a_view_needs(broadcast):
 
 def test_signals_come_at_the_rate_with_extremes(broadcast):
     broadcast.tick(0.0)
-    broadcast.take(rows(0, 50))
-    broadcast.take(rows(50, 1, value=9.0))
-    broadcast.take(rows(51, 9))
+    broadcast.process(rows(0, 50))
+    broadcast.process(rows(50, 1, value=9.0))
+    broadcast.process(rows(51, 9))
     broadcast.tick(1.0)
-    broadcast.take(rows(60, 40))
+    broadcast.process(rows(60, 40))
     broadcast.tick(1.05)
     first = sent(broadcast, stream.SIGNALS)
     broadcast.tick(1.11)
@@ -70,8 +70,8 @@ def test_signals_come_at_the_rate_with_extremes(broadcast):
 
 
 def test_rows_that_never_came_are_counted(broadcast):
-    broadcast.take(rows(0, 10))
-    broadcast.take(rows(25, 5))
+    broadcast.process(rows(0, 10))
+    broadcast.process(rows(25, 5))
     broadcast.tick(1.0)
     (message,) = sent(broadcast, stream.SIGNALS)
     assert isinstance(message, Signals)
@@ -79,17 +79,17 @@ def test_rows_that_never_came_are_counted(broadcast):
 
 
 def test_full_rate_only_while_somebody_asks(broadcast):
-    broadcast.take(rows(0, 5))
+    broadcast.process(rows(0, 5))
     assert broadcast.outbox == []
     broadcast.subscribe(b"\x01full/a.v")
     broadcast.subscribe(b"\x01full/nonsense")
-    broadcast.take(rows(5, 5))
+    broadcast.process(rows(5, 5))
     (message,) = sent(broadcast, b"full/a.v")
     assert isinstance(message, Full)
     assert stream.array(message.value).tolist() == [5.0, 6.0, 7.0, 8.0, 9.0]
     assert stream.array(message.t) == pytest.approx(np.arange(5, 10) * 1e-3)
     broadcast.subscribe(b"\x00full/a.v")
-    broadcast.take(rows(10, 5))
+    broadcast.process(rows(10, 5))
     assert broadcast.outbox == []
 
 
@@ -97,7 +97,7 @@ def test_maps_for_plotting_programs(broadcast):
     """Flat names, and a field ``timestamp`` in s since 1970."""
     broadcast.subscribe(b"\x01minmax")
     broadcast.subscribe(b"\x01each/a.v")
-    broadcast.take(rows(0, 2))
+    broadcast.process(rows(0, 2))
     broadcast.tick(1.0)
     frames = [(t, msgspec.msgpack.decode(f)) for t, f in broadcast.outbox if t != stream.SIGNALS]
     each = [table for topic, table in frames if topic == b"each/a.v"]
@@ -119,7 +119,7 @@ def test_plotjuggler_reads_the_maps(broadcast):
     """Its ZeroMQ source takes the first of two frames for the topic, which is part of the name."""
     broadcast.subscribe(b"\x01minmax")
     broadcast.subscribe(b"\x01each/a.v")
-    broadcast.take(rows(0, 2))
+    broadcast.process(rows(0, 2))
     broadcast.tick(1.0)
     series = {}
     for topic, frame in broadcast.outbox:
@@ -136,7 +136,7 @@ def test_a_reader_that_takes_every_frame_for_a_message_sees_only_the_maps(broadc
     those that are no document."""
     broadcast.subscribe(b"\x01minmax")
     broadcast.subscribe(b"\x01each/a.v")
-    broadcast.take(rows(0, 2))
+    broadcast.process(rows(0, 2))
     broadcast.tick(1.0)
     read, passed_over = [], 0
     for topic, frame in broadcast.outbox:
@@ -151,7 +151,7 @@ def test_a_reader_that_takes_every_frame_for_a_message_sees_only_the_maps(broadc
 
 
 def test_late_subscriber_gets_the_events_and_acknowledgements(broadcast):
-    broadcast.take(
+    broadcast.process(
         [encode(RecordEvent(10**9, "warning", "sample_late", "a", "sample_late raised: a"))]
     )
     broadcast.outbox.clear()
@@ -168,7 +168,7 @@ def test_a_flag_is_acknowledged_with_its_changes_before_and_everything_on_reques
         [("a", "raised"), ("b", "raised"), ("a", "cleared"), ("a", "raised"), ("b", "cleared")]
     ):
         event = RecordEvent(i, "warning", "sample_late", place, f"sample_late {change}: {place}")
-        broadcast.take([encode(event)])
+        broadcast.process([encode(event)])
     broadcast.outbox.clear()
     broadcast.acknowledge(3, "Ada")
     assert [e.number for e in sent(broadcast, stream.EVENT)] == [1, 3]
@@ -179,7 +179,7 @@ def test_a_flag_is_acknowledged_with_its_changes_before_and_everything_on_reques
 
 @pytest.mark.parametrize("frames", [[], [b"junk"], [ROWS], [ROWS, b"", b"", b""]])
 def test_nonsense_is_ignored(broadcast, frames):
-    broadcast.take(frames)
+    broadcast.process(frames)
     assert broadcast.outbox == []
 
 
@@ -189,7 +189,7 @@ def test_an_alarm_is_acknowledged_whatever_came_after(broadcast):
         ("bang", "x"),
         ("alarm cleared: hot", "alarm"),
     ):
-        broadcast.take([encode(RecordEvent(0, "warning", cause, "hot", text))])
+        broadcast.process([encode(RecordEvent(0, "warning", cause, "hot", text))])
     assert [broadcast.alarm_of(number) for number in range(5)] == ["", "hot", "", "hot", ""]
     assert (broadcast.newest_of_alarm("hot"), broadcast.newest_of_alarm("cold")) == (3, 0)
     broadcast.outbox.clear()
@@ -201,7 +201,7 @@ def test_an_alarm_is_acknowledged_whatever_came_after(broadcast):
 def test_events_of_one_kind_are_acknowledged_together(broadcast):
     for number, text in enumerate(("late by 3 ms", "a mark", "late by 5 ms")):
         level = "warning" if "late" in text else "info"
-        broadcast.take([encode(RecordEvent(number, level, "x", "a", text))])
+        broadcast.process([encode(RecordEvent(number, level, "x", "a", text))])
     broadcast.outbox.clear()
     broadcast.acknowledge(3, "Ada")
     assert [event.number for event in sent(broadcast, stream.EVENT)] == [1, 3]

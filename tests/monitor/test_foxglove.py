@@ -132,16 +132,18 @@ class Session:
 
     def begin(self, topics=TOPICS):
         self._next = 0
-        self.broadcast.take([encode(Begin("out", "engine", EPOCH_NS, topics, [], {}))])
+        self.broadcast.process([encode(Begin("out", "engine", EPOCH_NS, topics, [], {}))])
 
     def rows(self, times_ns, rows):
         index = BATCH.pack(self._next)
         self._next += len(rows)
         frames = [ROWS, index, np.asarray(times_ns, "<i8").tobytes(), rows.tobytes()]
-        self.broadcast.take(frames)
+        self.broadcast.process(frames)
 
     def event(self, text):
-        self.broadcast.take([encode(RecordEvent(500_000_000, "warning", "sample_late", "a", text))])
+        self.broadcast.process(
+            [encode(RecordEvent(500_000_000, "warning", "sample_late", "a", text))]
+        )
 
     def status(self, status):
         self._socket.send_multipart([stream.STATUS, encode_status(status)])
@@ -262,7 +264,7 @@ async def test_event_that_arrives_with_a_subscription_is_told_once(session):
     await session.until(lambda: session.channel("/events").subscribers, turn=False)
     session.event("sample_late raised: engine")
     session.send()
-    session.viewer.take(1000)  # before the bridge serves the subscription
+    session.viewer.poll(1000)  # before the bridge serves the subscription
     await session.until(lambda: client.data["/events"])
     session.event("sample_late cleared: engine")
     await session.until(lambda: "cleared" in client.texts("/events")[-1]["message"])

@@ -82,7 +82,7 @@ def test_arrow_keys_do_nothing(keys, asked):
 
 def test_answer_is_shown_for_a_while(keys, asked):
     asked.answers = [(1, Reply(False, "wrong token"))]
-    keys.take_answers()
+    keys.show_replies()
     assert keys.line == "not done: wrong token"
     keys.now += SHOWN_S + 0.1
     assert keys.line == HELP

@@ -60,7 +60,7 @@ class Bench:
         deadline = time.monotonic() + 10.0
         while not condition():
             assert time.monotonic() < deadline
-            self.viewer.take(20)
+            self.viewer.poll(20)
 
     def obey_one(self, reply):
         """As the master: answer one command."""
@@ -316,7 +316,7 @@ def test_subscriber_that_never_reads_harms_nobody(bench):
     heavy = Status(session="s", state="RUNNING", message="x" * 50_000)
     for _ in range(4 * QUEUE_LENGTH):
         bench.status.publish(heavy)
-        bench.viewer.take(1)
+        bench.viewer.poll(1)
     bench.until(
         lambda: bench.status.publish(Status(session="s", state="STOPPED")) or bench.viewer.ended
     )

@@ -79,9 +79,9 @@ def test_silence_ends_the_view_after_the_stated_time(monkeypatch, capsys):
     viewer = Viewer("tcp://127.0.0.1:9", clock=lambda: now[0])
     viewer.receive([stream.STATUS, encode(RUNNING)])
     watcher = RemoteWatcher(viewer)
-    watcher.take(0)
+    watcher.poll(0)
     for now[0], silent in ((4.0, False), (SILENCE_S - 0.1, False), (SILENCE_S + 0.1, True)):
-        watcher.take(0)
+        watcher.poll(0)
         assert watcher.silent == silent
     assert watch.main("tcp://127.0.0.1:9", plain=True) == 3
     assert "silent for 30 s" in capsys.readouterr().out
@@ -116,13 +116,13 @@ def test_keys_work_with_the_token_alone(token, monkeypatch, unused_tcp_port):
     viewer = Viewer(address, signals=False)
     try:
         watcher = RemoteWatcher(viewer)
-        bench.until(lambda: viewer.take(20) and viewer.head)
+        bench.until(lambda: viewer.poll(20) and viewer.head)
         assert watcher.client().connected(10.0)
         keys = OperatorKeys(watcher.client(), watcher.key)
         keys.type("mknock\r", None)
         if token == "token":
             assert bench.obey_one(Reply(True, "noted")).text == "knock"
-        bench.until(lambda: keys.take_answers() or keys.line != "sent")
+        bench.until(lambda: keys.show_replies() or keys.line != "sent")
         shown = keys.line
     finally:
         viewer.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.reliability.estimates import TRIED_ALONG, TRIED_CHANGED, make_estimate
+from hilrt.reliability.estimates import RENEWED, RENEWED_CHANGED, make_estimate
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
 ENGAGED_S = 2.0
@@ -19,7 +19,7 @@ ENGAGED_S = 2.0
 
 def covers(estimate: Mapping[str, Any], error: float) -> bool:
     """Whether the narrower interval, of sensitivities that do not change at once, has the error."""
-    how = TRIED_ALONG if estimate["how"] == TRIED_CHANGED else estimate["how"]
+    how = RENEWED if estimate["how"] == RENEWED_CHANGED else estimate["how"]
     band = make_estimate("", estimate["value"], 1.0, how)
     return bool(band.low <= error <= band.high)
 

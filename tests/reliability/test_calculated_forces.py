@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 from hilrt import simulate
-from hilrt.reliability.estimates import GAIN_RANGE_CHANNELS, TRIED, TRIED_ALONG
+from hilrt.reliability.estimates import GAIN_RANGE_CHANNELS, PROBED, RENEWED
 
 MODELS = Path(__file__).parents[2] / "bench_configs" / "models"
 OWN, COUPLING, CUBIC = 10.0, 100.0, 40.0  # N/m, N/m, N/m^3
@@ -111,7 +111,7 @@ def test_it_is_followed_like_that_of_a_plain_connection(tmp_path, step, order, l
     for name, (true, spread) in true_errors(result.log, linear_motion, linear_force).items():
         estimated = result.summary["estimated_error"][name]
         assert least * spread < true < most * spread
-        assert estimated["how"] == TRIED
+        assert estimated["how"] == PROBED
         assert estimated["low"] <= true <= estimated["high"]
         assert 0.9 * true <= estimated["value"] <= 1.1 * true
     assert (result.verdict == "good") == (most < 0.05)
@@ -125,7 +125,7 @@ def test_that_of_a_hardening_spring_is_followed_along_the_way(tmp_path, step, or
     for name, (true, spread) in true_errors(result.log, hardening_motion, hardening_force).items():
         estimated = result.summary["estimated_error"][name]
         assert least * spread < true < most * spread
-        assert estimated["how"].startswith(TRIED_ALONG)
+        assert estimated["how"].startswith(RENEWED)
         assert estimated["low"] <= true <= estimated["high"]
         assert 0.5 * true <= estimated["value"] <= 2.0 * true
     assert (result.verdict == "good") == (most < 0.05)

@@ -32,7 +32,7 @@ def test_late_samples_of_a_bench_impair_until_all_has_been_calm_for_a_while(impa
     impairment.update(10 + RECOVER_NS - 1)
     assert len(told) == 1
     impairment.update(10 + RECOVER_NS)
-    assert told[1:] == [(False, "everything is back")]
+    assert told[1:] == [(False, "all causes are over")]
 
 
 def test_so_does_a_value_of_a_bench_outside_its_declared_range(impairment, told):

@@ -14,7 +14,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from hilrt.config.parse_toml import toml_value
-from hilrt.reliability.estimates import LEAST_SPREAD, TRIED, TRIED_ALONG, TRIED_CHANGED
+from hilrt.reliability.estimates import LEAST_SPREAD, PROBED, RENEWED, RENEWED_CHANGED
 from hilrt.replay.replay_log import replay
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
@@ -201,7 +201,7 @@ def judged(name: str, result: Result) -> tuple[tuple[str, ...], list[Any]]:
     estimates = result.summary["estimated_error"]
     for signal, (error, relative) in errors.items():
         found = estimates[signal]
-        assert found["how"] in (TRIED, TRIED_ALONG, TRIED_CHANGED)
+        assert found["how"] in (PROBED, RENEWED, RENEWED_CHANGED)
         if not covers(found, error):
             uncovered.append((signal, relative, error, found))
     worst = max(relative for _, relative in errors.values())

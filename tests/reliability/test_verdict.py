@@ -93,7 +93,7 @@ def test_an_error_that_is_unknown_is_never_good():
     unknown = Estimate("N", math.nan, math.nan, math.nan, 1.0, "no sample")
     found = verdict(totals(), RUN._replace(errors=SMALL["errors"] | {"b.y": unknown}))
     assert found.word == "unverified"
-    assert found.reasons == ["estimated error: it is not known of b.y (no sample)"]
+    assert found.reasons == ["estimated error: unknown for b.y (no sample)"]
 
 
 @pytest.mark.parametrize(("value", "word"), [(0.06, "degraded"), (math.nan, "unreliable")])
@@ -144,7 +144,7 @@ def test_a_measurement_is_graver_than_a_lack_of_evidence_and_both_are_told():
         (
             {"fault": "subsystem 'engine': silent"},
             "unreliable",
-            "fault: the session ended by a fault: s",
+            "fault: the session ended with a fault: s",
         ),
         ({"secured": "benches run their safe profile: stop"}, "degraded", "benches run their safe"),
         ({"unrecorded": 1, "steps": 9}, "degraded", "recording: 1 of 9 steps are not in the log"),
@@ -165,7 +165,7 @@ def test_floors_hold_whatever_was_measured(course, word, reason):
 def test_a_fault_comes_first_and_hides_nothing():
     found = verdict(totals(connection_defect=5.1), RUN._replace(fault="lost"))
     assert found.word == "unreliable"
-    assert found.reasons[0] == "fault: the session ended by a fault: lost"
+    assert found.reasons[0] == "fault: the session ended with a fault: lost"
     assert found.reasons[1].startswith("connection_defect")
 
 

@@ -289,7 +289,7 @@ def with_facts(path, **changes):
 def test_a_log_with_other_tables_can_be_read_and_not_replayed(tmp_path, other):
     path = with_facts(record_file("two_mass.toml", tmp_path, duration=0.03), **other)
     with pytest.raises(
-        RecordError, match="another version: its decisions can be read, but not repeated"
+        RecordError, match="another version: its decisions can be read, but not replayed"
     ):
         replay(path)
     with pytest.raises(RecordError, match="another version"):

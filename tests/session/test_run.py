@@ -34,6 +34,6 @@ def test_a_read_only_place_is_an_error_in_words(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(
-        ConfigError, match=f"--out .*: cannot make a folder there: {error.strerror}"
+        ConfigError, match=f"--out .*: cannot create a folder there: {error.strerror}"
     ):
         make_folder(tmp_path / "runs", "demo")

@@ -133,7 +133,7 @@ def test_a_session_that_ended_before_it_began():
     summary = summarize(s, Progress(), fault="subsystem 'two': silent", end_state="fault")
     assert summary["step_size_s"] == {"first": 0.0, "min": 0.0, "mean": 0.0, "max": 0.0}
     assert summary["verdict"] == "unreliable"
-    assert summary["reasons"] == ["fault: the session ended by a fault: subsystem 'two': silent"]
+    assert summary["reasons"] == ["fault: the session ended with a fault: subsystem 'two': silent"]
 
 
 def test_a_process_that_was_killed_is_no_reason_for_another_setting(ran):

@@ -119,7 +119,7 @@ def test_after_a_defect(tmp_path, monkeypatch, own_modules):
     summary = read(tmp_path / "run")
     assert (
         summary["reasons"][0]
-        == "fault: the session ended by a fault: ZeroDivisionError: in the timing"
+        == "fault: the session ended with a fault: ZeroDivisionError: in the timing"
     )
     assert "ports" in summary
 

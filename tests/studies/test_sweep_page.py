@@ -87,7 +87,7 @@ def test_pawn_tells_what_matters_from_what_does_nothing(tmp_path):
     a, b, c = (found[key] for key in RANGES)
     assert a.value > 2.0 * b.value > 2.0 * b.high
     assert c.value < 1.5 * c.high
-    assert notes == ["sensitivity of cost: 0 cases tell too little, from 40 on"]
+    assert notes == ["sensitivity of cost: 0 cases are not enough; at least 40 are needed"]
 
 
 def test_indices_of_a_design_need_all_cases(tmp_path):

@@ -60,7 +60,7 @@ def test_stolen_time(host, monkeypatch, ticks, graded):
 
 
 def test_stolen_time_where_it_is_not_told(host):
-    assert doctor.stolen_line(host(proc__stat="cpu0 1 2 3 4\n")).found == "not told"
+    assert doctor.stolen_line(host(proc__stat="cpu0 1 2 3 4\n")).found == "not reported"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")

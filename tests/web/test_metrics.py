@@ -56,7 +56,7 @@ def test_lateness_of_every_tick_is_counted():
         for first in range(0, times, 100):
             t, value = np.arange(first, first + 100) * 1e-3, np.resize(late, 100)
             data = {"t": binary(t), "value": binary(value)}
-            history.take_full(Full(number=1, name="master:lateness", **data))
+            history.add_full(Full(number=1, name="master:lateness", **data))
 
     ticks(20_000)
     collector.lateness.count()

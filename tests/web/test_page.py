@@ -57,7 +57,7 @@ def feed(page, n, start=0, apart=0.1):
     for i in range(start, start + n):
         values = np.array([float(i), np.sin(i), 50.0])
         data = binary(values)
-        page.history.take(
+        page.history.add(
             Signals(
                 number=i + 1,
                 t_from=apart * i,
@@ -168,7 +168,7 @@ def test_another_session_begins_anew(page, told):
     page.full.active = True
     t = np.arange(100.0)
     for name in (TIMING_SIGNAL, "engine.torque"):
-        page.history.take_full(Full(number=1, name=name, t=binary(t), value=binary(t)))
+        page.history.add_full(Full(number=1, name=name, t=binary(t), value=binary(t)))
     page.full.active = False
     feed(page, 50, start=100)
     turn(page)
@@ -271,7 +271,7 @@ def test_histogram_reaches_as_far_as_the_latest_tick(page):
         late[-1] = slowest
         t = np.arange(100) * 1e-3
         message = Full(number=1, name=TIMING_SIGNAL, t=binary(t), value=binary(late))
-        page.history.take_full(message)
+        page.history.add_full(message)
         page.timing.update()
         assert page.timing.plot.x_range.end == pytest.approx(end)
 
@@ -284,7 +284,7 @@ def test_axes_of_flat_signals_do_not_show_the_last_digits(page):
         message = Signals(
             number=1, t_from=0, t_until=0, rows=1, lost=0, minimum=data, maximum=data, last=data
         )
-        page.history.take(message)
+        page.history.add(message)
         page.plots.choose(["master:lateness"])
         (plot,) = page.plots.figures
         assert plot.y_range.min_interval == pytest.approx(span)
@@ -295,7 +295,7 @@ def test_full_rate_is_asked_for_and_given_up(page):
     assert page.viewer.wanted["engine.torque"] == 1
     t, values = np.arange(1000) * 1e-3, np.random.default_rng(1).normal(size=1000)
     message = Full(number=1, name="engine.torque", t=binary(t), value=binary(values))
-    page.history.take_full(message)
+    page.history.add_full(message)
     turn(page)
     np.testing.assert_array_equal(page.plots.lines[0].source.data["last"], values)
     for released in page.document.session_destroyed_callbacks:
@@ -314,7 +314,7 @@ def test_the_band_of_the_estimated_error_is_drawn_and_leaves_the_axis_to_the_sig
         last = binary(np.array([10.0 * i, 0.0, 0.0]))
         highest = binary(np.array([10.0 * i, 0.0, error]))
         of = {"t_from": 0.1 * i, "t_until": 0.1 * i + 0.09, "rows": 1, "lost": 0}
-        page.history.take(Signals(number=i + 1, minimum=last, maximum=highest, last=last, **of))
+        page.history.add(Signals(number=i + 1, minimum=last, maximum=highest, last=last, **of))
     turn(page)
     torque, speed = page.plots.lines
     np.testing.assert_array_equal(torque.source.data["least"], [np.nan, 8.0, 17.0])
@@ -725,7 +725,7 @@ def test_first_signals_that_stay_at_zero_are_left_out_once(page):
         data = binary(np.array([float(k), 0.0]))
         values = {"minimum": data, "maximum": data, "last": data}
         until = 0.1 * (k + 1)
-        page.history.take(
+        page.history.add(
             Signals(number=k + 1, t_from=until - 0.1, t_until=until, rows=1, lost=0, **values)
         )
         turn(page)

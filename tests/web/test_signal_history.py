@@ -33,8 +33,8 @@ def interval(t, values):
 def test_history_keeps_values_bit_by_bit():
     history = SignalHistory()
     history.restart(["a.x", "a.v"])
-    history.take(interval(0.1, [1 / 3, np.nan]))
-    history.take(interval(0.2, [2.0]))  # of another session: does not fit
+    history.add(interval(0.1, [1 / 3, np.nan]))
+    history.add(interval(0.2, [2.0]))  # of another session: does not fit
     assert history.value("a.x") == 1 / 3
     assert np.isnan(history.value("a.v"))
     assert np.isnan(history.value("nonsense"))
@@ -45,7 +45,7 @@ def test_history_keeps_values_bit_by_bit():
 def test_full_rate_signals_stand_beside():
     history = SignalHistory()
     data = binary(np.array([1.0, 2.0]))
-    history.take_full(Full(number=1, name="a.x", t=data, value=data))
+    history.add_full(Full(number=1, name="a.x", t=data, value=data))
     assert history.full["a.x"].newest(9).tolist() == [[1.0, 1.0], [2.0, 2.0]]
 
 

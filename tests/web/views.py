@@ -82,7 +82,7 @@ class StillViewer(Viewer):
     def event(
         self, number, level="warning", cause="sample_late", text="", acknowledged="", value=None
     ):
-        self._take_event(
+        self._handle_event(
             Happening(
                 number=number,
                 t=number * 1.0,
@@ -95,7 +95,7 @@ class StillViewer(Viewer):
             )
         )
 
-    def take(self, wait_ms=0):
+    def poll(self, wait_ms=0):
         return 0
 
     def client(self):

@@ -1,6 +1,5 @@
 """Transport of encoded messages between the master and its peers, independent of their meaning.
 
-The master's `Hub` has server transports, to which peers connect; a `Peer` has one client transport
-that leads to one of them. In reading order: `base`, `zeromq_sockets` (between machines), `local`
-(within one).
+The master's `Hub` has server transports; a `Peer` has one client transport, connected to one of
+them. In reading order: `base`, `zeromq_sockets` (between machines), `local` (within one).
 """

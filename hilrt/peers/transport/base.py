@@ -1,4 +1,4 @@
-"""Interfaces of transports: the hub's end, a peer's end, and the origin of a message."""
+"""Interfaces of transports: the hub's side, a peer's side, and the origin of a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def fileno(self) -> int:
-        """Descriptor to watch; it may once be reported readable without anything to read."""
+        """Descriptor to watch; it may be reported readable once without anything to read."""
 
     @abc.abstractmethod
     def waiting(self) -> bool:
@@ -49,13 +49,13 @@ class ServerTransport(abc.ABC):
 
     @abc.abstractmethod
     def expect(self, expected: bool, peers: int) -> None:
-        """Set whether a peer is missing, and the number of peers: both limit connections."""
+        """Set whether a peer is missing, and the number of peers; both limit connections."""
 
     @abc.abstractmethod
     def poll(self) -> list[ProtocolError]:
         """Accept pending connections, a few at a time; return those refused.
 
-        Call it occasionally, not at every tick.
+        To be called occasionally, not at every tick.
         """
 
     @abc.abstractmethod
@@ -136,7 +136,7 @@ class Origin(NamedTuple):
     pid: int = 0
 
     def described(self, said_pid: int) -> str:
-        """Description of the origin, with the process number that the message claims (0: none)."""
+        """Describe the origin, with the process number claimed by the message (0: none)."""
         claims = said_pid and not self.pid
         return self.where + (f" (according to itself, process {said_pid})" if claims else "")
 

@@ -1,10 +1,10 @@
 """Limit on the number of connections of a bound ZeroMQ socket.
 
 ZeroMQ accepts every connection: thousands of strangers would use up all descriptors of the process,
-and their handshakes a processor. `zmq_unbind` ends existing connections, too. Therefore, on Linux,
-the kernel drops connection requests to the listening socket while none is expected, or too many
-arrive; existing connections have their own sockets. The other side retries after a second or more.
-Elsewhere connections are only counted.
+and their handshakes all the time of a processor. `zmq_unbind` also ends existing connections.
+Therefore, on Linux, the kernel drops connection requests to the listening socket while none is
+expected, or too many arrive; existing connections have their own sockets. The other side retries
+after a second or more. Elsewhere connections are only counted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Socket = zmq.Socket[bytes]
 
 #: ZeroMQ's event for a connection with a wrong secret.
 REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
-#: The same for another mechanism; the second event occurs if the other side ended it sooner.
+#: Likewise with another mechanism; the second event occurs if the other side ended it first.
 _MISSING: Final = int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _UNFINISHED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
 _ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
 _ENDED: Final = int(zmq.EVENT_DISCONNECTED)
 _LISTENING: Final = int(zmq.EVENT_LISTENING)
 _EVENTS: Final = _LISTENING | _ACCEPTED | _ENDED | REFUSED | _MISSING | _UNFINISHED
-#: Events read per poll: more are a flood, and wait.
+#: Events read per poll; more are a flood, and are left for the next poll.
 MAX_PER_POLL: Final = 20
 #: Time after a flood during which no connection is accepted.
 PAUSE_NS: Final = 1_000_000_000
@@ -49,7 +49,7 @@ _number = itertools.count()
 
 
 class ConnectionLimiter:
-    """Limits the connections of a socket, which must not be bound yet.
+    """Limiter of the connections of a socket, which must not be bound yet.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class ConnectionLimiter:
     Attributes
     ----------
     limit : int
-        Maximum connections at once, and maximum new ones within a second.
+        Maximum number of simultaneous connections, and of new ones within a second.
     open : int
         Connections established, or being established.
     accepting : bool
@@ -85,13 +85,13 @@ class ConnectionLimiter:
         address = f"inproc://connections-{next(_number)}"
         watched.monitor(address, _EVENTS)
         self._monitor = context.socket(zmq.PAIR)
-        # Unbounded: otherwise ZeroMQ's thread would block on a full queue, and carry no messages.
+        # Unbounded: otherwise ZeroMQ's thread, which moves all messages, could block on it.
         self._monitor.rcvhwm = 0
         self._monitor.connect(address)
         self._readables = [(self._monitor, int(zmq.POLLIN))]
 
     def bound(self) -> None:
-        """Handle that the socket is bound: from now on connections can be refused."""
+        """Handle the binding of the socket; from now on connections can be refused."""
         while zmq_poll(self._readables, 0):
             event, value = self._next()
             if event == _LISTENING and _LINUX:
@@ -143,7 +143,7 @@ class ConnectionLimiter:
 
     def _pause(self, now: int) -> None:
         self._pause_until = now + PAUSE_NS
-        if self._listener is None:  # the events of a flood must not pile up either
+        if self._listener is None:  # events of a flood must not accumulate either
             with contextlib.suppress(zmq.ZMQError):
                 self._watched.disable_monitor()
 

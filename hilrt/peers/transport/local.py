@@ -1,13 +1,13 @@
 """The transport within a machine (Linux): Unix sockets with message boundaries (SOCK_SEQPACKET).
 
-A ZeroMQ socket has its own I/O thread, so that a message wakes three threads in turn; here it only
-wakes the one that waits for it. With fewer processors than processes, waking threads dominates the
-time of an exchange: measured with 4 solver processes on 2 processors, 103 µs instead of 244 µs over
-TCP (`tools/benchmarks/bench_exchange.py`).
+A ZeroMQ socket has its own I/O thread, so that a message wakes three threads in turn; here it wakes
+only the thread that waits for it. With fewer processors than processes, waking threads dominates
+the time of an exchange: with 4 solver processes on 2 processors, 103 µs were measured instead of
+244 µs over TCP (`tools/benchmarks/bench_exchange.py`).
 
-A hub listens at its endpoint and also under the same name in the abstract namespace, which has the
-same reach as the loopback interface. A peer of the same user tries the abstract name first, and
-uses the endpoint if no hub listens there. Nothing has to be configured.
+A hub listens at its endpoint and also under the same name in the abstract namespace, which can be
+reached like the loopback interface. A peer of the same user tries the abstract name first, and
+uses the endpoint if no hub listens there. No configuration is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_BYTES = 100_000
 #: Connections accepted per poll, which limits the time that a flood takes from a tick.
 MAX_ACCEPTED = 4
 _BACKLOG = 64
-#: User whose processes are trusted in addition to the own user's.
+#: User whose processes are trusted in addition to this user's.
 ROOT = 0
 # A message truncated at this length is rejected as too large when decoded.
 BUFFER_BYTES = MAX_MESSAGE_BYTES + 1
@@ -59,7 +59,7 @@ class LocalServer(ServerTransport):
     Raises
     ------
     OSError
-        If another process uses that name already.
+        If another process already uses that name.
     """
 
     def __init__(self, address: str) -> None:
@@ -101,7 +101,7 @@ class LocalServer(ServerTransport):
                     asked += 1
                     if asked <= MAX_ACCEPTED:
                         self._accept()
-                    elif len(ready) == 1:  # all other messages were read
+                    elif len(ready) == 1:  # all other messages have been read
                         return
                 elif (message := _receive(connection, self._buffer, _NOWAIT)) is not None:
                     if isinstance(message, BrokenPipeError):

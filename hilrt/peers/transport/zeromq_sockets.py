@@ -1,7 +1,7 @@
 """The transport between machines: ZeroMQ over TCP, one ROUTER and many DEALER sockets.
 
-The descriptor of a ZeroMQ socket reports *edges*: it becomes readable when something has happened
-to the socket and stops being so with the next operation on it, even a send.
+The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable at an event of the socket,
+and stops being readable with the next operation on the socket, even a send.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from hilrt.peers.wire import MAX_MESSAGE_BYTES
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)
 _POLLIN = int(zmq.POLLIN)
-#: Above the protocol's limit: the sender is disconnected, nothing is buffered.
+#: Larger messages are not buffered, and their sender is disconnected.
 _MAX_BUFFERED_BYTES = 2 * MAX_MESSAGE_BYTES
-#: Time allowed for establishing a connection, ms.
+#: Time limit for establishing a connection, ms.
 _HANDSHAKE_MS = 5000
-#: Number of ended connections to remember: more of their messages may be queued.
+#: Number of ended connections to remember, because more of their messages may be queued.
 _CUT_OFF = 64
 
 
@@ -68,11 +68,11 @@ class Router(ServerTransport):
             authenticator.guard(self._context, self._socket)
         self._connections = ConnectionLimiter(self._context, self._socket)
         self._newest: zmq.Frame | None = None
-        #: Ended connections, which may have sent more before.
+        #: Ended connections, of which more messages may be queued.
         self._cut_off: dict[bytes, None] = {}
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         _bound_queues(self._socket)
-        # A send to a lost peer fails at once, instead of vanishing.
+        # Sending to a lost peer fails at once; otherwise the message would be dropped silently.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # Runs in the I/O thread: detects a dead host even while a solver computes a long step.
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
@@ -90,15 +90,14 @@ class Router(ServerTransport):
         self.address = self._socket.get_string(zmq.LAST_ENDPOINT)
         if authenticator is not None:
             authenticator.bound(self.address)
-        # This call is several times cheaper than reading EVENTS, or than catching the exception of
-        # a
-        # receive that finds nothing, when the processor's caches are cold.
+        # With cold processor caches, this call is several times cheaper than reading EVENTS, or
+        # than catching the exception of a receive that finds nothing.
         self._readables = [(self._socket, _POLLIN)]
         self._send = _plain_send(self._socket)
         self._fd = int(self._socket.get(zmq.FD))
 
     def fileno(self) -> int:
-        """See `ServerTransport.fileno`; edges, see the module's docstring."""
+        """See `ServerTransport.fileno`; edge-triggered, see the module's docstring."""
         return self._fd
 
     def waiting(self) -> bool:
@@ -106,7 +105,7 @@ class Router(ServerTransport):
         return bool(zmq_poll(self._readables, 0))
 
     def receive(self, accept: bool = True) -> Iterator[tuple[bytes, bytes | Exception]]:
-        """See `ServerTransport.receive`; ZeroMQ accepts, only `send` reports closed connections."""
+        """See `ServerTransport.receive`; ZeroMQ accepts, only `send` detects closed connections."""
         while zmq_poll(self._readables, 0):
             identity = self._socket.recv(_NOBLOCK)
             frame = self._socket.recv(_NOBLOCK, copy=False)
@@ -138,7 +137,7 @@ class Router(ServerTransport):
         return ""
 
     def end(self, key: bytes) -> None:
-        """See `ServerTransport.end`: ZeroMQ offers no way, so its descriptor is shut down."""
+        """See `ServerTransport.end`: shut down its descriptor, as ZeroMQ has no call for it."""
         self._cut_off[key] = None
         if len(self._cut_off) > _CUT_OFF:
             del self._cut_off[next(iter(self._cut_off))]
