@@ -228,7 +228,7 @@ class CanBus:
         for _ in range(0 if self._away else DRAIN_LIMIT):
             try:
                 frame = self._bus.recv(timeout=0)
-            except (can.CanError, OSError, ValueError) as error:
+            except Exception as error:  # drivers may raise any exception
                 # a bad datagram does not stop reading: the rest follows at the next call
                 self._failed(error)
                 break
@@ -270,7 +270,7 @@ class CanBus:
                 continue
             try:
                 frame = self._bus.recv(timeout=0.05)
-            except (can.CanError, OSError, ValueError) as error:
+            except Exception as error:  # pyserial: a TypeError, if the bus is closed meanwhile
                 self._failed(error)
                 self._closing.wait(0.01)
                 continue
