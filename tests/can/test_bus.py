@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import time
 import uuid
@@ -82,7 +83,7 @@ class FlakyBus(can.BusABC):
         return message() if self.calls < 5 else None
 
     def send(self, msg: can.Message, timeout: float | None = None) -> None:
-        raise can.CanOperationError("buffer full")
+        raise self.error
 
 
 #: The second is pyserial's, for a port that another thread closes.
@@ -98,6 +99,16 @@ def test_errors_of_reading_are_counted_and_the_rest_is_read(
         assert len(bus.drain()) == 1
         assert len(bus.drain()) == 2
         assert bus.errors == 1
+        bus.close()
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_every_error_of_sending_is_one_of_the_bus(tmp_path: Path, error: Exception) -> None:
+    """The gateway counts those; any other would end it, and its safe profile."""
+    with (tmp_path / "file").open("w") as nothing:
+        bus = CanBus(FlakyBus(nothing.fileno(), error))
+        with pytest.raises(can.CanError, match=re.escape(str(error))):
+            bus.send(Frame(0x100, b""))
         bus.close()
 
 
