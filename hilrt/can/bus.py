@@ -19,7 +19,7 @@ from cantools.database.can import Message
 
 from hilrt.can import j1939_transport
 from hilrt.can.bus_keys import unknown_keys
-from hilrt.can.frame import Frame, controller_off
+from hilrt.can.frame import BUS_ERRORS, Frame, controller_off
 from hilrt.can.id_table import IdTable, is_j1939
 from hilrt.can.socketcan import SocketCanFrames, restart_controller
 from hilrt.can.udp_multicast import UdpFrames, from_message, open_can, to_message
@@ -228,7 +228,7 @@ class CanBus:
         for _ in range(0 if self._away else DRAIN_LIMIT):
             try:
                 frame = self._bus.recv(timeout=0)
-            except (can.CanError, OSError, ValueError) as error:
+            except Exception as error:  # drivers may raise any exception
                 # a bad datagram does not stop reading: the rest follows at the next call
                 self._failed(error)
                 break
@@ -245,7 +245,13 @@ class CanBus:
         elif self._away:
             raise OSError(errno.ENODEV, "the interface is missing")
         else:
-            self._bus.send(to_message(frame), timeout=SEND_TIMEOUT)
+            message = to_message(frame)
+            try:
+                self._bus.send(message, timeout=SEND_TIMEOUT)
+            except BUS_ERRORS:
+                raise
+            except Exception as error:  # drivers may raise any exception
+                raise can.CanOperationError(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
         """Release the bus."""
@@ -270,7 +276,7 @@ class CanBus:
                 continue
             try:
                 frame = self._bus.recv(timeout=0.05)
-            except (can.CanError, OSError, ValueError) as error:
+            except Exception as error:  # pyserial: a TypeError, if the bus is closed meanwhile
                 self._failed(error)
                 self._closing.wait(0.01)
                 continue

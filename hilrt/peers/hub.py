@@ -263,7 +263,7 @@ class Hub:
         """Notify subsystem `name` that its process has ended; False if there is none.
 
         Before the session starts, a subsystem is also lost with its helper, such as
-        ``engine.emulator``. Later its gateway reports that the bench is silent.
+        ``engine.emulator``. Later only the effect counts: its gateway reports a silent bench.
         """
         if (link := self._links.get(name)) is not None:
             link.process_ended(pid, text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +25,8 @@ MAX_MESSAGE_BYTES = 1 << 20
 
 M = TypeVar("M")
 Role = Literal["solver", "gateway"]
+#: Time between two messages, s.
+Interval = Annotated[float, msgspec.Meta(gt=0.0, le=3600.0)]
 
 
 class Message(
@@ -83,7 +85,7 @@ class Welcome(Message):
     """Master → peer: accepted; send a heartbeat at least every `heartbeat_s`."""
 
     session: str
-    heartbeat_s: float
+    heartbeat_s: Interval
 
 
 class Reject(Message):

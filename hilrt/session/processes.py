@@ -97,6 +97,7 @@ class Processes:
         tell_peer: Callable[[str, int, str], bool],
     ) -> None:
         self._links: Sequence[Link] = ()
+        self._placed: list[str] = []
         self._tell_peer = tell_peer
         self._events, self._warnings = events, warnings
         self._ends: dict[str, str] = {}  # how processes ended by themselves, by their names
@@ -155,6 +156,7 @@ class Processes:
                 f"--cluster {cluster}: no group has a process of its own; give one "
                 'adapter = "zeromq" and spawn = ["hilrt", "solver", "--group", "SESSION.toml"]'
             )
+        self._placed = [host.name for host in hosts]
         logs = str(self.children.log_dir.absolute())
         lines = [Order(cluster, len(hosts), str(folder), logs), *hosts]
         with tempfile.TemporaryFile("w+", encoding="utf-8") as file:  # a pipe's size is limited
@@ -273,6 +275,8 @@ class Processes:
     def _notify_end(self, name: str, pid: int, text: str, warn: bool = True) -> None:
         """Notify a process's subsystem of its end, or the session if it has none."""
         self._ends[name] = text
+        for placed in self._placed if name == "placer" else ():
+            self._tell_peer(f"{placed}.placer", pid, text)  # it may not have been started yet
         if self._tell_peer(name, pid, text):
             return
         self._events.note("error", name, f"the process {text}", "process_ended")

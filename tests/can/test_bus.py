@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import time
 import uuid
@@ -63,33 +64,60 @@ def test_a_flood_is_drained_in_parts(pair: tuple[CanBus, can.BusABC]) -> None:
 
 
 class FlakyBus(can.BusABC):
-    """A bus whose reading fails every other time."""
+    """A bus whose second reading fails; without a descriptor, a thread reads it."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int | None, error: Exception) -> None:
         self.calls = 0
-        self.fd = fd
+        self.fd, self.error = fd, error
         super().__init__("flaky")
 
     def fileno(self) -> int:
+        if self.fd is None:
+            raise NotImplementedError
         return self.fd
 
     def recv(self, timeout: float | None = None) -> can.Message | None:
         self.calls += 1
         if self.calls == 2:
-            raise can.CanOperationError("could not unpack")
+            raise self.error
         return message() if self.calls < 5 else None
 
     def send(self, msg: can.Message, timeout: float | None = None) -> None:
-        raise can.CanOperationError("buffer full")
+        raise self.error
 
 
-def test_errors_of_reading_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+#: The second is pyserial's, for a port that another thread closes.
+ERRORS = [can.CanOperationError("could not unpack"), TypeError("'NoneType' object cannot be read")]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_of_reading_are_counted_and_the_rest_is_read(
+    tmp_path: Path, error: Exception
+) -> None:
     with (tmp_path / "file").open("w") as nothing:
-        bus = CanBus(FlakyBus(nothing.fileno()))
+        bus = CanBus(FlakyBus(nothing.fileno(), error))
         assert len(bus.drain()) == 1
         assert len(bus.drain()) == 2
         assert bus.errors == 1
         bus.close()
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_every_error_of_sending_is_one_of_the_bus(tmp_path: Path, error: Exception) -> None:
+    """The gateway counts those; any other would end it, and its safe profile."""
+    with (tmp_path / "file").open("w") as nothing:
+        bus = CanBus(FlakyBus(nothing.fileno(), error))
+        with pytest.raises(can.CanError, match=re.escape(str(error))):
+            bus.send(Frame(0x100, b""))
+        bus.close()
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_thread_that_reads_goes_on_after_errors(error: Exception) -> None:
+    bus = CanBus(FlakyBus(None, error))
+    assert len(drain(bus, 3)) == 3
+    assert bus.errors == 1
+    bus.close()
 
 
 def test_multicast_stays_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,15 @@ def test_it_says_hello_and_takes_the_welcome():
     assert process.protocol.heartbeat_s == 0.5
 
 
+@pytest.mark.parametrize("heartbeat_s", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_welcome_without_a_usable_interval_is_counted_and_not_taken(heartbeat_s):
+    process = Process()
+    assert process.hears(wire.Welcome(session="demo", heartbeat_s=heartbeat_s)) is None
+    assert process.protocol.welcome is None
+    assert process.protocol.counters == {"malformed": 1}
+    assert process.protocol.heartbeat_s > 0.0
+
+
 def test_before_the_welcome_it_sends_nothing_by_itself():
     process = Process()
     process.protocol.connect(process.now)

@@ -48,6 +48,7 @@ BY_TYPE = {
     int: int64,
     float: st.floats(allow_nan=False),
     float | None: optional_float,
+    wire.Interval: st.floats(0.0, 3600.0, exclude_min=True),
     str: text,
     bytes: st.binary(max_size=64),
     bool: st.booleans(),

@@ -92,6 +92,25 @@ async def test_any_number_of_groups_reaches_the_placer(tmp_path):
     assert all(text.startswith("was not started: --cluster x://nowhere") for text in told.values())
 
 
+async def test_placed_processes_are_told_of_the_end_of_their_placer(tmp_path):
+    told, dead, notes = [], Dead(), Notes()
+    dead.name = "placer"
+    dead.disk.set()
+
+    def tell_peer(name, pid, text):
+        told.append(name)
+        return False
+
+    processes = Processes(tmp_path, notes, [], tell_peer)
+    processes.children = SimpleNamespace(log_dir=tmp_path, start=lambda *args, **kwargs: dead)
+    processes._place("local", [GroupHost("left", [], {}), GroupHost("right", [], {})], tmp_path, ())
+    processes.children = {"placer": dead}
+    processes._ended("placer", 2)
+    await processes.report_ends()
+    assert told == ["left.placer", "right.placer", "placer"]
+    assert notes.texts[0].startswith("the process ended with status 2: cannot be served")
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_the_end_of_a_placed_process_that_no_subsystem_has_is_told(known, tmp_path):
     notes, warnings = Notes(), []
