@@ -2,8 +2,8 @@
 
 In reading order:
 
-* from a log: `log_statistics` (its rows, read once), `rows_summary` (figures of the summary from
-  them), `report_accumulator` (likewise during recording), `step_advice`, `can_names` and
+* from a log: `log_statistics` (of its rows, read once), `rows_summary` (the summary's figures from
+  these), `report_accumulator` (the same during recording), `step_advice`, `can_names` and
   `can_traffic` (its CAN frames), `log_analysis` (all data in one object);
 * figures: `figure_style`, `curves`, `figures`, `figure_timing` (times and step sizes,
   CAN buses), `measured_points` (values measured by tests, over their coordinates);

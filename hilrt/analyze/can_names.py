@@ -1,4 +1,4 @@
-"""Facts about a bus in a log: messages' names, cycle times and checks, and the bit rate."""
+"""Messages of a bus in a log: names, cycle times and checks; also the bit rate."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hilrt.errors import HilrtError
 
 #: Attached files that may be databases.
 _DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
-#: Age above which a frame counts as late, s: infinite, as logs have no time limit.
+#: Age above which a frame counts as late, s: practically infinite, because logs have no timeout.
 _NEVER_S = 1e9
 
 
 class Guards(NamedTuple):
-    """Checks of a message."""
+    """Whether a message has these checks."""
 
     checksum: bool
     counter: bool
@@ -78,7 +78,7 @@ class BusNames:
         return str(message.name), cycle_of(options, message) or None
 
     def guards(self, can_id: int) -> Guards:
-        """Checks of a message."""
+        """Checks that a message has."""
         message = self._table.find(can_id)
         if message is None:
             return Guards(False, False)
@@ -93,7 +93,7 @@ class BusNames:
             self._checked[can_id] = self._receive(can_id)
         received = self._checked[can_id]
         if received is not None:
-            received.take(data, t_ns)
+            received.receive(data, t_ns)
 
     def stats(self, can_id: int) -> MessageStats | None:
         """Results of the checks; None if there are none."""
@@ -113,7 +113,7 @@ class BusNames:
 
 
 def names_of(bus: str, settings: Mapping[str, Any], attachments: Mapping[str, bytes]) -> BusNames:
-    """Facts about a bus from a log's session file and databases."""
+    """Messages of a bus, from a log's session file and databases."""
     table = (settings.get("subsystems") or {}).get(bus)
     options = None
     if isinstance(table, dict) and "database" in table:

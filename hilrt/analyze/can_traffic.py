@@ -1,4 +1,4 @@
-"""The CAN frames of a log: count, cycle time and errors of every message, load of the buses."""
+"""The CAN frames of a log: count, cycle time and errors of every message; load of the buses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_FRAMES = 4_000_000
 #: Maximum number of intervals of the load over time, and their shortest length, ns.
 MAX_BINS = 600
 SHORTEST_BIN_NS = 10_000_000
-#: Plain numbers, because operators of flags cost more than the rest of a frame's processing.
+#: Plain numbers, because flag operators would take longer than the rest of a frame's processing.
 _EXTENDED, _REMOTE, _ERROR, _FD, _SWITCH, _SENT = map(
     int,
     (
@@ -46,7 +46,7 @@ class MessageTraffic:
     Attributes
     ----------
     bus, name : str
-        `name` is empty if it is in no database of the log.
+        `name` is empty if no database of the log contains it.
     identifier : int
     extended, sent : bool
         Whether it was sent, by the gateway.
@@ -55,8 +55,8 @@ class MessageTraffic:
     times_ns : array of int
         Times of the frames, ns.
     checksum, counter, lost : int or None
-        Frames whose checksum is wrong, whose counter did not continue, and frames missing by the
-        counter; None if the message has none.
+        Numbers of frames with a wrong checksum, with a counter that did not continue, and missing
+        according to the counter; None if the message has no such check.
     """
 
     bus: str
@@ -89,12 +89,12 @@ class MessageTraffic:
 
     @property
     def late(self) -> int:
-        """Frames that arrived after more than `LATE_CYCLES` cycle times."""
+        """Number of frames that arrived after more than `LATE_CYCLES` cycle times."""
         nominal = self.nominal_s
         return 0 if nominal is None else int((self.intervals_s() > LATE_CYCLES * nominal).sum())
 
     def quantiles_s(self) -> dict[str, float] | None:
-        """Least, p1, p50, p99 and greatest of the intervals, s, by name; None without any."""
+        """Minimum, p1, p50, p99 and maximum of the intervals, s, by name; None without any."""
         intervals = self.intervals_s()
         if not len(intervals):
             return None
@@ -197,7 +197,7 @@ class _TrafficCounter:
         self._bins = span // self.width_ns + 1
         self.buses: dict[str, _Bus] = {}
 
-    def take(self, frame: LoggedFrame, t_ns: int) -> None:
+    def count(self, frame: LoggedFrame, t_ns: int) -> None:
         """Count a frame at session time `t_ns`, ns."""
         bus = self.buses.get(frame.bus)
         if bus is None:
@@ -279,13 +279,13 @@ def read_traffic(
     if span_ns[0] >= span_ns[1]:
         times = [frame.time_ns for frame in LogFile(file).frames()]
         span_ns = (min(times) - epoch_ns, max(times) - epoch_ns) if times else (0, 1)
-    for count, frame in enumerate(log.frames()):
-        if count >= MAX_FRAMES:
+    for number, frame in enumerate(log.frames()):
+        if number >= MAX_FRAMES:
             whole = False
             break
         if counter is None:
             counter = _TrafficCounter(settings, attachments, *span_ns)
-        counter.take(frame, frame.time_ns - epoch_ns)
+        counter.count(frame, frame.time_ns - epoch_ns)
     if counter is None:
         return None
     messages = [message for bus in counter.buses.values() for message in bus.messages.values()]

@@ -1,4 +1,4 @@
-"""Two sessions on one page: numbers side by side, curves on top of each other."""
+"""Two sessions on one page: numbers side by side, curves superimposed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from hilrt.wording import number, reason_text, words
 #: Numbers further apart than this are highlighted.
 NOTABLE = 0.05
 MAX_SIGNALS = 60
-#: Keys of the summary that are not figures of the session.
+#: Keys of the summary that are not results of the session.
 _NO_FIGURES = ("host.", "versions.", "lateness_histogram", "slowest_ticks")
-#: Numbers that differ from run to run.
+#: Numbers that differ between runs.
 _TIMES = ("compute us", "lateness us", "timeline us", "wall s", "missed ticks")
 
 
@@ -52,13 +52,13 @@ def write_comparison(found: LogComparison, out: Path, *, png: bool = False) -> P
 
 
 def _head(found: LogComparison) -> str:
-    """The verdicts with their reasons, and the result of the comparison."""
+    """Verdicts with their reasons, and the result of the comparison."""
     both = "".join(_one(letter, log) for letter, log in (("A", found.a), ("B", found.b)))
     return f'<h1>Comparison</h1>{both}<p class="advice">{escape(_verdict(found))}</p>'
 
 
 def _one(letter: str, log: LogAnalysis) -> str:
-    """One of the sessions: its name, file, verdict and notes about its figures."""
+    """Name, file, verdict and notes of one of the sessions."""
     verdict = str(log.summary.get("verdict") or "unknown")
     session = log.summary.get("session") or log.stream.metadata.get("session", "")
     reasons = [*map(reason_text, log.summary.get("reasons") or ()), *notes_of(log)]
@@ -100,14 +100,13 @@ def _of_ticks(signal: SignalDifference) -> bool:
 
 
 def _parting(apart: Sequence[SignalDifference]) -> str:
-    """First difference of the logs, and the signal that differs most."""
+    """Text about the first difference of the logs, and the signal that differs most."""
     first = min(apart, key=lambda s: s.parted or 0.0)
     most = max(apart, key=lambda s: s.relative)
     share = "" if math.isinf(most.relative) else f" ({number(100 * most.relative, 3)} %, RMS)"
     return (
         f"The first to differ is {first.name}, at {number(first.parted)} s; the largest "
-        "difference is at "
-        f"{most.name}{share}."
+        f"difference is at {most.name}{share}."
     )
 
 
@@ -117,7 +116,7 @@ def _tables(found: LogComparison) -> str:
     rows = [row for row in numbers if row not in times]
     marked = [(r, 3) for r, row in enumerate(rows) if _notable(row[1], row[2])]
     shown = [_number_row(*row) for row in rows]
-    coupled = [s for s in found.signals if s.unit != "us"]  # no two runs take the same time
+    coupled = [s for s in found.signals if s.unit != "us"]  # computing times always differ
     apart = [s for s in coupled if not s.equal]
     signals, heading = apart[:MAX_SIGNALS], f"Signals that differ: {len(apart)} of "
     parts = [
@@ -170,7 +169,7 @@ def _numbers(
 
 
 def _notable(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:  # one of them lacks it
+    if a is None or b is None:  # missing in one of them
         return False
     return abs(a - b) > NOTABLE * max(abs(a), abs(b))
 
@@ -183,13 +182,13 @@ def _change(a: float | None, b: float | None) -> str:
     return f"{100.0 * (b - a) / abs(a):+.1f} %"
 
 
-# Curves of two sessions on top of each other, and their difference.
+# Superimposed curves of two sessions, and their difference.
 
 #: Signals that are drawn first, with their difference.
 MOST = 6
 #: Signals that are drawn after the tables.
 REST = 18
-#: Topics with signals of the session, instead of its run; the first ones are values of ports.
+#: Topics with results of a session, not with facts of its run; the first ones are values of ports.
 _TOPICS = (*QUANTITIES, "bonds", "defects")
 #: Marks of a tick, which are not drawn as curves.
 _MARKS = ("capped", "communicates")
@@ -199,7 +198,7 @@ _DIFFERENCE_HEIGHT = 150
 def draw_differences(found: LogComparison) -> tuple[list[Drawing], list[Drawing]]:
     """Figures of the signals that differ most, with their differences, and of others."""
     shared = _time_range(found)
-    order = [pair for pair in _told_apart(found) if _both_have(found, pair.name)]
+    order = [pair for pair in _most_different(found) if _both_have(found, pair.name)]
     apart, measured = [pair for pair in order if not pair.equal], _names(found, QUANTITIES)
     ports = [pair for pair in apart if pair.name in measured][: MOST - 2]
     derived = [pair for pair in apart if pair.name not in measured]
@@ -226,15 +225,15 @@ def _time_range(found: LogComparison) -> Range1d:
 
 
 def _both_have(found: LogComparison, name: str) -> bool:
-    """Whether both logs have the signal, and it is not zero in both all the time."""
+    """Whether both logs have the signal, and it is not always zero in both."""
     curves = [c for c in (found.a.curves.get(name), found.b.curves.get(name)) if c is not None]
     if len(curves) < 2 or not all(len(curve.t) for curve in curves):
         return False
     return any(np.nanmax(np.abs(curve.y), initial=0.0) > 0.0 for curve in curves)
 
 
-def _told_apart(found: LogComparison) -> Iterator[SignalDifference]:
-    """Signals, the most different first; of several names of one quantity, only the first."""
+def _most_different(found: LogComparison) -> Iterator[SignalDifference]:
+    """Signals, the most different first; each quantity only once, by its first name."""
     kept = _names(found, _TOPICS) or set(found.a.curves)
     sources = {to: source for source, to in connections_of(found.a.stream)}
     seen: set[str] = set()

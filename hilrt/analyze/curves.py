@@ -1,4 +1,4 @@
-"""Curves of a log with few points, whatever its length: it is read once, in blocks."""
+"""Curves of a log, reduced to few points; the log is read once, in blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilrt.record.decimate import Curve, Envelope
 from hilrt.record.reader import Block, LogChannel, LogStream
 from hilrt.solver import Floats
 
-#: Rows of a topic processed at once: a numpy call costs more than a hundred values.
+#: Rows of a topic processed at once: a numpy call takes as long as for a hundred values.
 ROWS_AT_ONCE = 4096
 
 
@@ -48,13 +48,13 @@ class Envelopes:
 
 
 def for_plot(y: Floats) -> NDArray[np.float32]:
-    """Convert values to single precision; larger ones become its largest number."""
+    """Convert values to single precision, limited to its largest number."""
     largest = float(np.finfo(np.float32).max)
     return np.clip(y, -largest, largest).astype(np.float32)
 
 
 def joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Combine blocks into larger ones; rows of one time still stay together."""
+    """Combine blocks into larger ones; rows of the same time stay together."""
     waiting: dict[str, list[Block]] = {}
     for block in blocks:
         topic = block.channel.topic

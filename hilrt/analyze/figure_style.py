@@ -1,7 +1,7 @@
 """Style of a report's figures: colours, axes, legends; and a figure with its heading.
 
-Colours of axes and text follow the page, see `report_page`; the curves' colours are readable on
-light and dark.
+Colours of axes and text are those of the page, see `report_page`; the curves' colours are readable
+on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEFT_BORDER = 76
 class Drawing:
     """A figure with its heading and a sentence that explains it.
 
-    `draw_picture` draws it on matplotlib's axes, if it has more than lines and bars.
+    `draw_picture` draws it on matplotlib's axes; only for figures with more than lines and bars.
     """
 
     heading: str
@@ -32,7 +32,7 @@ class Drawing:
 
 
 def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -> Any:
-    """A figure over session time; all with the same range zoom together."""
+    """Create a figure over session time; figures with the same range zoom together."""
     plot = figure(
         height=height,
         sizing_mode="stretch_width",
@@ -50,7 +50,7 @@ def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -
 
 
 def literal(text: str) -> str:
-    """Text shown unchanged; Bokeh would typeset text between double dollar signs."""
+    """Replace dollar signs, because Bokeh typesets text between double ones."""
     return text.replace("$", "＄")
 
 
@@ -68,7 +68,7 @@ def plain(plot: Any) -> None:
 
 
 def legend_above(plot: Any) -> None:
-    """Legend in a row above the curves; a click on an entry hides its curve."""
+    """Move the legend into a row above the curves; a click on an entry hides its curve."""
     if hasattr(plot.yaxis[0].formatter, "power_limit_high"):  # a logarithmic axis has none
         plot.yaxis[0].formatter.power_limit_high = 7
     plot.legend.click_policy = "hide"

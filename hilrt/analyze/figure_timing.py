@@ -1,4 +1,4 @@
-"""Figures of the ticks' timing (lateness of the inputs, its causes), and of the CAN buses."""
+"""Figures of the ticks' timing (lateness of inputs, and its causes), and of the CAN buses."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def draw_timing(
             {f"master:{part}": text for part, text in _PARTS.items()},
         ),
         ("Computing time of subsystems", _of_peers(curves, "compute")),
-        ("Transmission time of answers", _of_peers(curves, "wire")),
+        ("Transmission time of replies", _of_peers(curves, "wire")),
     ]
     for i, (heading, labels) in enumerate(kinds):
         present = {name: label for name, label in labels.items() if _has_times(curves, name)}
@@ -151,7 +151,7 @@ def _histogram(edges: Sequence[float], counts: Sequence[int], deadline_us: float
 
 
 def draw_worst(steps: Sequence[WorstStep]) -> list[Drawing]:
-    """One bar per step, the worst on top; nothing without steps."""
+    """Draw one bar per step, the worst on top; nothing without steps."""
     if not steps:
         return []
     compute = [step.values.get("master:compute", 0.0) for step in steps]
@@ -200,7 +200,7 @@ def draw_worst(steps: Sequence[WorstStep]) -> list[Drawing]:
 
 
 def _peers(step: WorstStep) -> str:
-    """Activity of the subsystems around the tick."""
+    """Text about the subsystems' computing times and lateness at the tick."""
     parts = []
     for name, value in step.values.items():
         peer, _, kind = name.rpartition(":")
@@ -224,14 +224,14 @@ def draw_report(analysis: LogAnalysis, traffic: CanTraffic | None) -> ReportFigu
     return draw_all(material, shared, [*can, *timing])
 
 
-# Load of the CAN buses over time, and how evenly the messages came.
+# Load of the CAN buses over time, and regularity of the messages.
 
 #: Messages in the figure of the cycle times.
 MAX_MESSAGES = 40
 
 
 def draw_can(traffic: CanTraffic, shared: Range1d) -> list[Drawing]:
-    """Load of every bus over time, and how evenly the messages came."""
+    """Draw the load of every bus over time, and the regularity of the messages."""
     drawings = [_load(name, bus, shared) for name, bus in traffic.buses.items()]
     return drawings + _cycles(traffic.messages)
 
@@ -249,7 +249,7 @@ def _load(name: str, bus: BusLoad, shared: Range1d) -> Drawing:
         "without stuff bits."
     )
     if bus.unit != "%":
-        note += " With bitrate in the session file's table of the bus, it is a share."
+        note += " If the session file's bus table has a bitrate, the load is a share."
     if bus.errors:
         note += f" {bus.errors:,} error frames."
     return Drawing(f"Load of the CAN bus {name}", note, plot)
@@ -306,7 +306,7 @@ _WRONG = ("late", "checksum", "counter", "lost")
 
 
 def can_table(traffic: CanTraffic) -> str:
-    """A row per message and direction; errors are highlighted."""
+    """Table with a row per message and direction; errors are highlighted."""
     rows, marked = [], []
     for r, message in enumerate(traffic.messages):
         spread = message.quantiles_s() or {}
@@ -319,9 +319,10 @@ def can_table(traffic: CanTraffic) -> str:
     columns = ["message", "", "frames", "cycle, ms", "shortest", "median", "p99", "longest"]
     columns += ["late", "bad checksum", "bad counter", "lost"]
     note = (
-        f"Cycle: that of the database, or as set. Late: more than {LATE_CYCLES:g} cycles, or "
-        "median intervals where no cycle is known. Bad counter: repeated, or out of order; lost: "
-        "missing according to the counter. A dash: the message has no such check, or none is known."
+        f"Cycle: from the database or the session file. Late: after more than {LATE_CYCLES:g} "
+        "cycles, or median intervals if no cycle is known. Bad counter: repeated, or out of order; "
+        "lost: missing according to the counter. A dash: the message has no such check, or none is "
+        "known."
     )
     if not traffic.whole:
         note += f" Only the first {MAX_FRAMES:,} frames are counted."

@@ -76,7 +76,7 @@ MAX_FIGURES = 30
 
 @dataclass
 class Material:
-    """Data that the figures are drawn from.
+    """Data from which the figures are drawn.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Material:
     marks : list of LogEvent
         Faults that begin and end, and parameters that change or whose stimuli begin and end.
     multiplexers : set of str
-        Outputs that say which form of a CAN message came.
+        Outputs that identify the form of a CAN message.
     """
 
     curves: dict[str, Curve]
@@ -131,7 +131,7 @@ class Material:
         return [n for n in dict.fromkeys(names) if n in self.curves and len(self.curves[n].t)]
 
     def broken(self, name: str) -> Curve:
-        """Points of a signal with a break wherever rows are missing."""
+        """Points of a signal, with breaks at missing rows."""
         t, y = self.curves[name]
         at = np.searchsorted(t, [gap.t for gap in self.gaps], side="right")
         if not len(at):
@@ -171,7 +171,7 @@ def set_points_of(stream: LogStream) -> list[str]:
 
 
 def time_range(material: Material) -> Range1d:
-    """Session time of all figures, with no scrolling far past the ends."""
+    """Session time of all figures; scrolling stops shortly past the ends."""
     start, end = material.span()
     air = 0.02 * (end - start)
     return Range1d(start=start, end=end, bounds=(start - air, end + air))
@@ -186,7 +186,7 @@ class ReportFigures:
 
 
 def draw_all(material: Material, shared: Range1d, timing: Sequence[Drawing]) -> ReportFigures:
-    """All figures for which the log has data, in reading order; those of the timing are given."""
+    """Draw all figures for which the log has data, in reading order, with the given ones."""
     physical = _set_points(material, shared) + _demanded(material, shared)
     for bond, ports in material.bonds.items():
         physical += _bond_ends(material, shared, bond, ports)
@@ -212,7 +212,7 @@ def draw_lines(
     *,
     overlaid: bool = False,
 ) -> Any:
-    """Curves of one unit; `overlaid` draws the first one broad and pale below the others."""
+    """Draw curves of one unit; `overlaid`: the first one broad and pale below the others."""
     plot = time_figure(shared, material.units.get(names[0], ""))
     for i, (name, colour) in enumerate(zip(names[:MAX_LINES], COLOURS, strict=False)):
         curve = material.broken(name)
@@ -358,24 +358,24 @@ _BOND_FIGURES = (
     (
         ("residual_power", "tracking_power"),
         "power residual",
-        "A positive residual is power that the exchange created at the interface. Tracking is "
-        "power lost because a bench did not follow its demand exactly.",
+        "A positive residual is power that the coupling created at the interface. Tracking power "
+        "is due to a bench that did not follow its demand exactly.",
     ),
     (
         ("residual_energy", "tracking_energy", "corrected_energy", "uncorrected_energy"),
         "energy ledger",
-        "Energy since the start: its sources, and the energy removed by the correction.",
+        "Energy since the start, by its causes, and energy removed by the correction.",
     ),
     (
         ("correction_computed", "correction"),
         "correction",
-        "The demand of the energy correction, and the amount added to the effort, in its unit.",
+        "Computed by the energy correction, and actually added to the effort, in its unit.",
     ),
 )
 
 
 def _flags(material: Material, shared: Range1d) -> list[Drawing]:
-    """One row per cause, with a bar while any of its flags was up."""
+    """Draw one row per cause, with a bar while any of its flags was up."""
     bars: dict[str, list[tuple[float, float]]] = {}
     for name in material.present(material.topics.get("flags", [])):
         cause = words(name.rpartition(":")[2])
@@ -400,7 +400,7 @@ def _flags(material: Material, shared: Range1d) -> list[Drawing]:
 
 
 def up_times(curve: Curve) -> list[tuple[float, float]]:
-    """Intervals [s] in which a flag was up, each lasting until the next point at which it is not.
+    """Intervals in which a flag was up, s; each ends at the next point at which it is not.
 
     Parameters
     ----------
@@ -433,9 +433,8 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
     for unit, group in _by_unit(material, names).items():
         labels = {name: name.partition(":")[0] for name in group}
         note = (
-            "RMS over each step. Inputs: the value sent compared with the value that its "
-            "source then delivered; outputs: the value inside the step compared with their "
-            "polynomial."
+            "RMS over each step. Inputs: the value sent compared with the source's actual value; "
+            "outputs: the value inside the step compared with the output's polynomial."
         )
         plot = draw_lines(material, shared, group, labels)
         heading = f"Coupling defects of inputs and outputs{in_unit(unit)}"
@@ -443,15 +442,15 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
     return drawings
 
 
-def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
-    """Outputs that no other figure shows, by subsystem and unit, the most telling first."""
+def _rest(material: Material, shared: Range1d, most: int) -> list[Drawing]:
+    """Outputs that no other figure shows, by subsystem and unit, in the order of `_rank`."""
     names = [n for n in material.topics.get("outputs", []) if n not in material.drawn]
     groups: dict[tuple[str, str], list[str]] = {}
     for name in sorted(material.present(names), key=lambda name: _rank(material, name)):
         key = name.partition(".")[0], material.units[name]
         groups.setdefault(key, []).append(name)
     drawings = []
-    for (subsystem, unit), group in list(groups.items())[: max(room, 0)]:
+    for (subsystem, unit), group in list(groups.items())[: max(most, 0)]:
         labels = {name: words(name.partition(".")[2]) for name in group}
         plot = draw_lines(material, shared, group, labels)
         drawings.append(Drawing(f"Outputs of {subsystem}{in_unit(unit)}", "", plot))

@@ -1,9 +1,10 @@
-"""Judging of expectations on a recorded log of a session or of another tool."""
+"""Check of expectations on a recorded log of a session or of another tool."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ def judge_log(source: Source, expectations: Sequence[Expectation]) -> JudgedLog:
 
 
 def signals_of(topics: Sequence[Topic], source: Source) -> LogSignals:
-    """Signals of a log, with whether it is of a co-simulation and which ones a bench measured."""
+    """Signals of a log, with the facts about couplings and benches in its metadata."""
     metadata = source.metadata()
     units = {signal.name: signal.unit for topic in topics for signal in topic.signals}
     topology, benches = _json(metadata.get("topology")), _json(metadata.get("benches"))
@@ -131,12 +132,7 @@ def _refuse_ambiguous(topics: Sequence[Topic], wanted: set[str], source: Source)
 def _first_rows(rows: Iterator[JoinedTable]) -> tuple[JoinedTable | None, Iterator[JoinedTable]]:
     """First part that has rows, and an iterator over all parts."""
     for first in rows:
-
-        def again(first: JoinedTable = first) -> Iterator[JoinedTable]:
-            yield first
-            yield from rows
-
-        return first, again()
+        return first, itertools.chain([first], rows)
     return None, iter(())
 
 
@@ -191,7 +187,7 @@ def _matches(path: Path) -> list[Path]:
 def judge_file(
     path: Path, expectations: Sequence[Expectation] | None, time: str | None = None
 ) -> JudgedLog:
-    """Judge a log; the default is the expectations in its own session file.
+    """Judge a log, by default with the expectations in its own session file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""All data of one log for a report, read once."""
+"""All data of one log for a report; the log is read once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LogAnalysis:
             return None
 
     def can_traffic(self) -> CanTraffic | None:
-        """The CAN frames of the log, which are read on demand; None if there are none."""
+        """Read the CAN frames of the log; None if there are none."""
         span_ns = (self.statistics.start_ns, self.statistics.end_ns)
         metadata, attachments = self.stream.metadata, self.stream.attachments
         return read_traffic(self.file, metadata, self.settings, attachments, span_ns)

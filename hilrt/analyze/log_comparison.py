@@ -29,7 +29,7 @@ class SignalDifference:
     rows : int
         Common times at which both have a value.
     equal : bool
-        Whether all of them are the same to the last bit.
+        Whether all values are the same to the last bit.
     rms, largest : float
         RMS and largest magnitude of A − B.
     scale : float

@@ -1,4 +1,4 @@
-"""Statistics of a session from its log, gathered while the log is read once.
+"""Statistics of a session, gathered while its log is read once.
 
 `hilrt.analyze.rows_summary` computes the content of `summary.json` from them.
 """
@@ -51,9 +51,9 @@ class _Row:
 
 
 class SlowestRows:
-    """Keeps the rows with the largest values above 0 of each of `KEYS`, the earliest of equal ones.
+    """The rows with the largest positive values of each of `KEYS`; of equal ones, the earliest.
 
-    The topics of a row come in the file's order: its flags before its timing, its number after it.
+    The topics of a row must be added in the file's order: flags, timing, number.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ def _step(row: _Row, key: str) -> WorstStep:
     return WorstStep(row.t_ns / 1e9, key, values, row.causes, row.tick)
 
 
-#: Topics with signals that are 0 or above: flags, and marks of each tick.
+#: Topics with signals that are never negative: flags, and marks of each tick.
 MARKS = ("flags", "timing")
 
 
@@ -147,7 +147,7 @@ class SignalStatistics:
     seconds : float
         ∫ dt over the values.
     above : float
-        ∫ dt where x > 0, s: how long a flag or mark was up; for the topics in `MARKS`.
+        ∫ dt where x > 0, s: time for which a flag or mark was up; for the topics in `MARKS`.
     rises : int
         Number of rising edges.
     """
@@ -189,7 +189,7 @@ class Intervals(NamedTuple):
     longest: int = 0
 
     def merged(self, dt_ns: NDArray[np.int64]) -> Intervals:
-        """Combine with the statistics of further rows; 0 is no interval."""
+        """Combine with the intervals of further rows; zeros are ignored."""
         found = dt_ns[dt_ns > 0]
         if not len(found):
             return self
@@ -236,7 +236,7 @@ class _Columns:
         self.last = values[-1].copy()
 
     def add_marks(self, values: Floats, dt: Floats) -> None:
-        """Count duration and number of times that values of the same rows are above 0."""
+        """Add duration and number of times for which values of the same rows are above 0."""
         up = values > 0.0
         self.above += dt @ up
         self.rises += (up & ~np.vstack([self._up, up[:-1]])).sum(axis=0)
@@ -261,7 +261,7 @@ class _LastRow(NamedTuple):
 class LogStatistics:
     """Statistics of all signals, gathered in one pass over a log.
 
-    Durations only include recorded rows: intervals with missing rows do not count.
+    Durations only include recorded rows, without intervals in which rows are missing.
 
     Attributes
     ----------
@@ -329,9 +329,9 @@ class LogStatistics:
         self._slowest.add(block)
 
     def _follow(self, block: Block) -> tuple[Block, NDArray[np.int64]]:
-        """New rows, and the interval before each, ns; 0 if rows are missing.
+        """Return new rows, and the interval before each, ns; 0 if rows are missing.
 
-        Logs that were cut at a row and merged again contain that row twice.
+        Logs that were cut at a row and merged contain that row twice.
         """
         times, topic = block.times_ns, block.channel.topic
         if not len(times):

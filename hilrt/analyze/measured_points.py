@@ -74,7 +74,7 @@ class MeasuredPoints:
 
 
 def with_unit(name: str, unit: str) -> str:
-    """Heading of a column or an axis for a quantity."""
+    """Heading of a column or an axis, with the unit."""
     return f"{name}, {unit}" if unit else name
 
 
@@ -83,12 +83,12 @@ def results_of(analysis: LogAnalysis) -> list[Mapping[str, Any]]:
     found = analysis.summary.get("results")
     if found or analysis.summarised:
         return list(found or ())
-    told: list[Mapping[str, Any]] = []
+    measured: list[Mapping[str, Any]] = []
     for event in analysis.stream.events:
         if event.cause == MEASURE:
             with contextlib.suppress(msgspec.MsgspecError):  # another tool's event of this name
-                told.append(msgspec.to_builtins(outcome_of(event.text, event.source)))
-    return told
+                measured.append(msgspec.to_builtins(outcome_of(event.text, event.source)))
+    return measured
 
 
 def measured_points(results: Iterable[Mapping[str, Any]]) -> list[MeasuredPoints]:
@@ -114,7 +114,7 @@ def measured_points(results: Iterable[Mapping[str, Any]]) -> list[MeasuredPoints
 
 
 def point_table(points: MeasuredPoints) -> str:
-    """One row per point; points that did not pass are marked."""
+    """Table with one row per point; points that did not pass are marked."""
     names = [points.label(i) for i in range(len(points.axes))]
     columns = [*names, with_unit(points.quantity, points.unit), "t in s"]
     rows = [
@@ -134,7 +134,7 @@ HEIGHT = 420
 
 
 def draw_maps(found: Sequence[MeasuredPoints]) -> list[Drawing]:
-    """Draw a map of each quantity with two coordinates and different values."""
+    """Draw a map of each quantity with two coordinates, unless its values are equal."""
     return [_draw(one) for one in found if len(one.axes) == 2 and _differ(one.values)]
 
 

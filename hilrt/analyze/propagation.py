@@ -1,10 +1,10 @@
-"""The propagation matrix of a session as it is configured.
+"""The propagation matrix of a session.
 
 With linear subsystems and a constant macro step, one cycle of the session (one macro step; with
-multi-rate subsystems as many as it takes until all communicate together again) is a linear map
-``z_{n+1} = Φ z_n`` of the states and of what the master remembers, except for constants. Here the
-stages of `hilrt.step.macro_step` are followed one by one, each quantity being a matrix with one
-column per element of z. Nonlinear parts are left out, and named in `SessionScheme.left_out`.
+multi-rate subsystems the macro steps until all communicate together again) is a linear map
+``z_{n+1} = Φ z_n`` of the states of subsystems and master, except for constants. Here the stages of
+`hilrt.step.macro_step` are applied one by one; each quantity is a matrix with one column per
+element of z. Nonlinear parts are left out, and listed in `SessionScheme.left_out`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SessionScheme:
     cycle : int
         Macro steps after which all subsystems communicate together again.
     left_out : list of str
-        What the matrix does not hold, one sentence each.
+        Parts that the matrix does not contain, one phrase each.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class SessionScheme:
                 subsystem.hosted.stop("the analysis has ended")
 
     def corrector(self, h: float) -> CorrectorMatrices | None:
-        """The correction by Jacobians with a macro step `h` [s]; None if no bond asks for it."""
+        """The correction by Jacobians with a macro step `h` [s]; None if no bond requests it."""
         master, net = msgspec.structs.replace(self._tables.master, step=h), self.network
         tables = msgspec.structs.replace(self._tables, master=master)
         try:
@@ -140,9 +140,9 @@ class SessionScheme:
     def matrix(self, h: float) -> Floats:
         """Φ of one cycle with the macro step `h` [s], shape (nz, nz).
 
-        z holds the states of all subsystems, the corrected samples of every output (newest first),
-        output derivatives where the session uses them, and δu_c where a model-based corrector acts,
-        all at a communication point of all subsystems, when the outputs have been corrected.
+        z contains the states of all subsystems, the corrected samples of every output (newest
+        first), output derivatives if the session uses them, and δu_c if a model-based corrector
+        acts, all at a common communication point, after the outputs have been corrected.
         """
         return _Cycle(self, h).run()
 
@@ -175,7 +175,7 @@ class _Cycle:
         self.units = np.array([h**m / math.factorial(m) for m in range(rows)])
 
     def run(self) -> Floats:
-        """The state z at the end of the cycle, by z at its start."""
+        """The state z at the end of the cycle, as a matrix applied to z at its start."""
         for tick in range(self.scheme.cycle):
             self.dispatch(tick)
             self.past = self.history.copy() if self.scheme.cycle == 1 else self.past
@@ -185,7 +185,7 @@ class _Cycle:
         return np.vstack([*parts, self.du] if self.corrector is not None else parts)
 
     def dispatch(self, tick: int) -> None:
-        """Input polynomials of the subsystems that are due, and their steps."""
+        """Compute input polynomials of the subsystems that are due, and their steps."""
         scheme, rows = self.scheme, self.scheme.rows
         nu = len(self.net.inputs)
         sent = scheme.weights.inputs[tick] @ self.history.reshape(-1, self.nz)
@@ -206,7 +206,7 @@ class _Cycle:
             self.x[s], self.arriving[s] = end[:states], end[states:]
 
     def arrive(self, tick: int) -> None:
-        """Samples of the subsystems whose step ends; outputs at the communication point."""
+        """Store samples of subsystems whose step ends; compute outputs at the point."""
         for s, every in enumerate(self.scheme.every):
             if tick % every:
                 continue
@@ -219,7 +219,7 @@ class _Cycle:
         self.y = (now * self.history).sum(axis=0)
 
     def correct(self, tick: int) -> None:
-        """The feedthrough correction: removes the effect of the inputs' extrapolation error."""
+        """Correct the outputs by feedthrough and by Jacobians."""
         y = self.y
         feedthrough = self.scheme._feedthrough
         if feedthrough is not None:
@@ -231,7 +231,7 @@ class _Cycle:
         self.y = y
 
     def correct_by_model(self, corrector: CorrectorMatrices, tick: int, y: Floats) -> Floats:
-        """The correction by Jacobians, which acts where all subsystems communicate."""
+        """Correct by Jacobians, at points at which all subsystems communicate."""
         if tick < self.scheme.cycle:
             self.past, self.du = y[None], np.zeros_like(self.du)
             return y
@@ -241,7 +241,7 @@ class _Cycle:
 
 
 def shifted(c: Floats, by: Floats) -> Floats:
-    """Polynomials about ``s = by``, (nu,); `c` has the shape (rows, nu, nz), powers of s."""
+    """Shift polynomials to ``s = by``, (nu,); `c` has shape (rows, nu, nz), in powers of s."""
     moved = np.zeros_like(c)
     for m in range(len(c)):
         for k in range(m, len(c)):
@@ -250,7 +250,7 @@ def shifted(c: Floats, by: Floats) -> Floats:
 
 
 def immediate_result(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Result of a coroutine that never waits."""
+    """Return the result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -261,7 +261,7 @@ def immediate_result(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def initialize(net: Network, subsystems: list[SubsystemModel]) -> tuple[Floats, Floats]:
-    """Inputs (nu,) and outputs (ny,) that the session starts with."""
+    """Inputs (nu,) and outputs (ny,) at the start of the session."""
     u0, y0 = net.u_start.copy(), np.zeros(len(net.outputs))
     for part, port in net.outputs.ports.values():
         y0[part] = port.start
@@ -274,7 +274,7 @@ def initialize(net: Network, subsystems: list[SubsystemModel]) -> tuple[Floats, 
 
 
 def orders(net: Network, tables: Session) -> Ints:
-    """Degree of every connection, (nc,); where it is controlled, the one that it starts with."""
+    """Degree of every connection, (nc,); the initial one if it is controlled."""
     control = tables.master.order_control
     if control.method == "fixed":
         return net.connections.order
@@ -283,7 +283,7 @@ def orders(net: Network, tables: Session) -> Ints:
 
 
 def extrapolation_weights(net: Network, order: Ints, rows: int, cycle: int) -> Weights:
-    """Extrapolation at every tick of the cycle; the samples at hand are complete."""
+    """Extrapolation weights for every tick of the cycle, with a full history of samples."""
     connections, owner = net.connections, net.outputs.owner
     nu, ny = len(net.inputs), len(net.outputs)
     count = np.diff(np.append(connections.first, len(connections.source)))
@@ -311,7 +311,7 @@ def extrapolation_weights(net: Network, order: Ints, rows: int, cycle: int) -> W
 
 
 def with_exact_jacobians(tables: Session) -> Session:
-    """The session with Jacobians that are to be identified taken as known."""
+    """Replace identified Jacobians of the session by exact ones."""
     subsystems = {}
     for name, options in tables.subsystems.items():
         if options.jacobian is not None and options.jacobian.source == "identify":
@@ -321,7 +321,7 @@ def with_exact_jacobians(tables: Session) -> Session:
 
 
 def left_out(net: Network, tables: Session, subsystems: list[SubsystemModel]) -> list[str]:
-    """Effects that a linear analysis with a constant step leaves out, one sentence each."""
+    """Effects that a linear analysis with a constant step leaves out, one phrase each."""
     found = []
     bonds = [b.name for b in tables.bonds if b.correction.method == "energy"]
     if bonds:
@@ -336,7 +336,7 @@ def left_out(net: Network, tables: Session, subsystems: list[SubsystemModel]) ->
     if bounded:
         found.append(f"the limits of {', '.join(bounded)}")
     if tables.master.step_control.method != "fixed":
-        found.append("the step control: each macro step is taken as constant")
+        found.append("the step control: the macro step is assumed constant")
     if tables.master.order_control.method != "fixed":
         found.append("the order control: the order is the initial one")
     identified = [

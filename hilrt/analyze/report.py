@@ -1,7 +1,7 @@
 """``report.html``: one self-contained page about a session, readable without a network.
 
-It is made from the log; a ``summary.json`` beside the log or inside it adds values that the rows
-lack. Every curve is reduced to its smallest and largest value per interval.
+It is made from the log; a ``summary.json`` beside or in the log adds values that the rows do not
+contain. Every curve is reduced to its smallest and largest value per interval.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def write_report(
     out : Path, optional
         Default: ``report.html`` beside a ``session.mcap``, else the log's name with ``.html``.
     png : bool
-        Every figure as a picture too, in a folder beside the page.
+        Also write every figure as a picture, in a folder beside the page.
     json_ : bool
-        The numbers as JSON too, beside the page.
+        Also write the numbers as JSON, beside the page.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def write_report(
 def write_page(
     analysis: LogAnalysis, out: Path | None = None, *, png: bool = False, json_: bool = False
 ) -> Path:
-    """Write the page as `write_report` does, about a log that has been read."""
+    """Write the page about a log that has been read; see `write_report`."""
     summary, statistics = analysis.summary, analysis.statistics
     traffic = analysis.can_traffic()
     points = measured_points(results_of(analysis))
@@ -178,11 +178,11 @@ def notes_of(analysis: LogAnalysis) -> list[str]:
     if "cut.of" in stream.metadata:
         reasons.append(
             f"A part of {stream.metadata['cut.of']}: {stream.metadata['cut.from_s']} s to "
-            f"{stream.metadata['cut.to_s']} s; the numbers are of this part."
+            f"{stream.metadata['cut.to_s']} s; the numbers are for this part only."
         )
     elif not analysis.summarised:
         lost = any(event.cause == "master_lost" for event in stream.events)
-        why = ": the session did not end in order" if lost or stream.damage else " in this log"
+        why = ": the session did not end normally" if lost or stream.damage else " in this log"
         reasons.append(f"There is no summary{why}. Figures and verdict are computed from the rows.")
     if stream.damage:
         reasons.append(

@@ -1,8 +1,8 @@
 """Statistics and curves of a log, gathered while it is written, so that a report need not read it.
 
-The recorder passes every row to `ReportAccumulator`, which computes the same as a reader of the
-log; the result is attached to the log when it is closed. A log that was cut off has no attachment,
-and the report reads all of its rows.
+The recorder passes every row to `ReportAccumulator`, which computes the same values as a reader of
+the log; the result is attached to the log when it is closed. A truncated log has no attachment, so
+that the report reads all of its rows.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from hilrt.timing.histogram import Distribution
 LEAST_ROWS = 100_000
 #: With more events there is no attachment either: they would fill the memory.
 MOST_EVENTS = 100_000
-#: Rows that are processed together: more cost less each, but delay the writing for longer.
+#: Rows that are processed together: larger batches take less time per row, but delay writing more.
 ROWS_AT_ONCE = 1024
 #: Points of all curves together, which bounds the size of a page.
 POINT_BUDGET = 500_000
 MIN_INTERVALS, MAX_INTERVALS = 250, 1500
-#: Of zlib: the curves are mostly noise, and higher levels gain little.
+#: Compression level of zlib: the curves are mostly noise, for which higher levels gain little.
 LEVEL = 1
-#: The largest attachment once it is unpacked, bytes: some hundred curves of `POINT_BUDGET` points.
+#: Maximum unpacked size of an attachment, bytes.
 _MOST_BYTES = 256 << 20
 
 
@@ -58,7 +58,7 @@ class _Accumulated(msgspec.Struct):
 
 
 def intervals(signals: int) -> int:
-    """Least number of intervals for the curves of so many signals."""
+    """Minimum number of intervals for the curves of this number of signals."""
     return min(max(POINT_BUDGET // (4 * max(signals, 1)), MIN_INTERVALS), MAX_INTERVALS)
 
 
@@ -84,13 +84,13 @@ class ReportAccumulator:
 
     @classmethod
     def of(cls, begin: Begin) -> ReportAccumulator:
-        """Make the accumulator of a log that begins."""
+        """Create the accumulator for a log that begins."""
         return cls(begin.topics)
 
     def event(self, event: LogEvent) -> None:
-        """Take an event that was written.
+        """Add an event that was written.
 
-        Events of flags are left out, as rows hold the flags; but no row names an alarm.
+        Events of flags are left out, because rows contain the flags; but rows do not name alarms.
         """
         if (event.cause == "alarm" or event.cause not in self._flags) and len(
             self._events
@@ -98,7 +98,7 @@ class ReportAccumulator:
             self._events.append(event)
 
     def take(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
-        """Take written rows, shape (n, n_signals), at session times [ns]; both must not change."""
+        """Add written rows, shape (n, n_signals), at session times [ns]; both must not change."""
         self._waiting.append((np.arange(first, first + len(times)), times, rows))
         self._number += len(times)
         if self._number >= ROWS_AT_ONCE:
@@ -138,9 +138,9 @@ class ReportAccumulator:
 
 
 def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics] | None:
-    """The log without its rows, and the attached curves and statistics.
+    """Read a log without its rows, and the attached curves and statistics.
 
-    None if nothing is attached, or by another version.
+    None if there is no attachment of this version.
     """
     contents = read_index(file)
     if contents is None or REPORT_STATISTICS not in (name for name, _, _ in contents.attachments):

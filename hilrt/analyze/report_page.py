@@ -1,4 +1,4 @@
-"""The frame of a report page: self-contained, light and dark, figures of bokeh inlined."""
+"""The HTML of a report page: self-contained, light and dark, with inlined figures of bokeh."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hilrt.files.text import whole_file
 
 
 def escape(value: object) -> str:
-    """Text as HTML."""
+    """Escape a text for HTML."""
     return html.escape(str(value))
 
 
@@ -29,7 +29,7 @@ def table(
     text: Iterable[int] = (),
     marked: Iterable[tuple[int, int]] = (),
 ) -> str:
-    """A table with a heading; empty if there is no row.
+    """Table with a heading; empty if there is no row.
 
     Parameters
     ----------
@@ -62,20 +62,20 @@ def table(
 
 
 def tables_html(tables: Iterable[str]) -> str:
-    """Tables beside each other as far as there is room; empty if there is none."""
+    """Tables side by side, as far as there is room; empty without tables."""
     text = "".join(tables)
     return f'<div class="tables">{text}</div>' if text else ""
 
 
 def render(title: str, head: str, parts: Sequence[str | Drawing]) -> str:
-    """The whole page: `head`, which is HTML, and below it HTML and figures in their order."""
+    """Whole page: `head` (HTML), and below it HTML and figures in their order."""
     from bokeh.document import Document
     from bokeh.embed import components
     from bokeh.resources import Resources
 
     drawings = [part for part in parts if not isinstance(part, str)]
     document = Document()
-    with document.models.freeze():  # else every new root walks through all the models again
+    with document.models.freeze():  # otherwise every new root traverses all models again
         for drawing in drawings:
             document.add_root(drawing.plot)
     script, divs = components([drawing.plot for drawing in drawings]) if drawings else ("", ())
@@ -136,7 +136,7 @@ td.differs { background: var(--mark); border-radius: 3px; }
 @media print { body { max-width: none; } .figure, .table { break-inside: avoid; } }
 """
 
-#: Style sheets do not reach figures on a canvas: this sets their colours.
+#: Script that sets the colours of figures on a canvas, to which style sheets do not apply.
 _THEME = """
 function followPageColours() {
   const style = getComputedStyle(document.documentElement);
@@ -184,7 +184,7 @@ _PAGE = """<!doctype html>
 
 
 def write_pictures(drawings: Sequence[Drawing], folder: Path) -> list[Path]:
-    """One picture per figure; `RecordError` without matplotlib, or if a file cannot be written."""
+    """Write one picture per figure; `RecordError` without matplotlib, or if that fails."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -248,12 +248,12 @@ def _draw(axes: Any, drawing: Drawing) -> None:
 
 
 def _field(spec: Any) -> str:
-    """Column of the source that a property of a glyph names."""
+    """Name of the source's column for a property of a glyph."""
     return str(getattr(spec, "field", spec))
 
 
 def _labels(plot: Any) -> dict[str, str]:
-    """Renderer to its text in the legend."""
+    """Texts of the legend by renderer."""
     found = {}
     for legend in plot.legend:
         for item in legend.items:
@@ -264,5 +264,5 @@ def _labels(plot: Any) -> dict[str, str]:
 
 
 def _plain(text: Any) -> str:
-    """Text with dollar signs escaped, which matplotlib would typeset."""
+    """Escape dollar signs, between which matplotlib would typeset text."""
     return str(text or "").replace("$", r"\$")

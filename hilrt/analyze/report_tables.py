@@ -31,7 +31,7 @@ from hilrt.wording import (
 )
 
 MAX_EVENTS = 200
-#: Counts of each subsystem, by their headings; the last only where there are any.
+#: Counts of each subsystem, with their headings; the last one only if there are any.
 _PEER_COUNTS = {"late": "late", "lost": "lost", "rejoined": "came back", "dropped": "dropped"}
 _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 
@@ -39,14 +39,14 @@ _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 def short_tables(
     summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Tables of a session's results, in reading order; tables without rows are left out."""
+    """Tables of a session's results, in reading order; without rows they are empty."""
     parts = [_error_table(summary), _flag_table(summary), peer_table(summary)]
     parts += [_ledger_table(summary, statistics, bonds)]
     return [*parts, _step_table(summary), _timing_table(summary), _missed_table(summary)]
 
 
 def alarm_table(summary: Mapping[str, Any]) -> str:
-    """Table of the alarms that were raised; those that are still up are marked."""
+    """Table of the alarms that were raised; those still active are marked."""
     rows = alarm_rows(summary)
     marked = [(i, 3) for i, row in enumerate(rows) if row[3] == "still up"]
     return table("Alarms", ALARM_COLUMNS, rows, text=(0,), marked=marked)
@@ -74,10 +74,10 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
             rows.append([label, *cells])
     real_time = rows and summary.get("lateness_us")
     note = f"missed ticks: {missed_ticks(summary)}" if real_time else ""
-    if real_time and (said := stolen(summary)):
-        note += f"; {said}"
-    if real_time and (said := processors(summary)):
-        note += f"; share of one processor: {said}"
+    if real_time and (text := stolen(summary)):
+        note += f"; {text}"
+    if real_time and (text := processors(summary)):
+        note += f"; share of one processor: {text}"
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
         note += f"; turns of the identification: {learning['turns']:,}, and "
@@ -120,7 +120,7 @@ def _ledger_table(
     columns += ["correction / effort", "at cap"]
     note = (
         "Exchange: created by the coupling (negative: lost). Tracking: created by a bench that "
-        "did not follow its demand. Removed: by the correction. Left: still to be corrected."
+        "did not follow its demand. Removed: by the correction. Left: not yet corrected."
     )
     return table("Energy at the power bonds, J", columns, rows, note=note)
 
@@ -152,7 +152,7 @@ def _flag_table(summary: Mapping[str, Any]) -> str:
 
 
 def peer_table(summary: Mapping[str, Any]) -> str:
-    """Table of how often each subsystem was late, lost and back, and of its answer times."""
+    """Table of how often each subsystem was late, was lost and came back."""
     peers = summary.get("peers") or {}
     counts = dict(_PEER_COUNTS)
     if not any(peer.get("dropped") for peer in peers.values()):
@@ -166,7 +166,7 @@ def peer_table(summary: Mapping[str, Any]) -> str:
 
 
 def _peer_times(summary: Mapping[str, Any]) -> str:
-    """Breakdown of the time of the subsystems' answers."""
+    """Breakdown of the subsystems' response times."""
     rows = [
         [
             name,
@@ -178,7 +178,7 @@ def _peer_times(summary: Mapping[str, Any]) -> str:
         if peer.get(key)
     ]
     columns = ["", "", "median", "p99", "p99.9", "p99.99", "max"]
-    heading = "Answer times of subsystems, µs"
+    heading = "Response times of subsystems, µs"
     return table(heading, columns, rows, text=(1,))
 
 
@@ -249,6 +249,6 @@ def event_table(stream: LogStream) -> str:
         for one in shown
     ]
     heading = "Events" if shown == kinds else f"First {MAX_EVENTS} of {len(kinds)} kinds of events"
-    note = "Of events that came several times, the text is that of the worst, else of the newest."
+    note = "For repeated events, the text is that of the worst, otherwise of the newest one."
     columns = ["t in s", "last at s", "times", "level", "cause", "from", ""]
     return table(heading, columns, rows, note=note if len(events) > len(kinds) else "")

@@ -1,8 +1,8 @@
 """Content of `summary.json`, computed from the rows of the log alone.
 
-For a session that was killed, a part that was cut out, a log made by a replay. Every figure is
-defined so that rows and master give the same one; what no row holds (time on the clock, the host's
-share, answers of solvers, lost messages) is left out.
+Used for a session that was killed, a part that was cut out, or a log of a replay. Every figure is
+defined so that rows and master give the same value; figures that rows do not contain (time on the
+clock, the host's share, response times of solvers, lost messages) are left out.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from hilrt.timing.timeline import LONGEST, STAGES
 
 _NOTHING = SignalStatistics()
 _CHANGE = re.compile(r"[A-Z]+ -> ([A-Z]+): (.*)", re.DOTALL)
-#: Of a bond, each with a signal that sums it up.
+#: Energies of a bond, each with a signal that is its sum.
 _ENERGIES = ("residual", "tracking", "corrected", "shadow", "drift")
 
 
 def summarise_rows(
     statistics: LogStatistics, metadata: Mapping[str, str], events: Iterable[LogEvent]
 ) -> dict[str, Any]:
-    """Figures of the rows in the layout of ``summary.json``; those that are not finite are None."""
+    """Compute the figures of ``summary.json`` from rows; those that are not finite are None."""
     stats, intervals = statistics.stats, statistics.intervals
     time_s = intervals.together * 1e-9 if intervals.number else statistics.duration_s
     timing = _timing(statistics, _is_real_time(stats, metadata))
@@ -82,7 +82,7 @@ def summarise_rows(
 
 
 def _origin(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Session file and overrides, where the log names them."""
+    """Session file and overrides, if the log names them."""
     if "session_file" not in metadata:
         return {}
     found: dict[str, Any] = {"session_file": metadata["session_file"]}
@@ -107,7 +107,7 @@ def _order(orders: SignalStatistics, metadata: Mapping[str, str]) -> dict[str, f
 def _flags(
     stats: Mapping[str, SignalStatistics], histories: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, FlagTotal]:
-    """Total of each cause; NaN for affected steps, which logs of older versions lack."""
+    """Total of each cause; NaN for affected steps in logs of older versions."""
     found: dict[str, FlagTotal] = {}
     for name, flag in stats.items():
         cause = name.removeprefix("flag:")
@@ -134,7 +134,7 @@ def _judgeable(totals: Mapping[str, FlagTotal]) -> dict[str, FlagTotal]:
 
 
 def _timing(statistics: LogStatistics, real_time: bool) -> dict[str, Any]:
-    """Breakdown of the ticks' time, as far as the log has it."""
+    """Breakdown of the ticks' time, as far as the log contains it."""
     stats, times = statistics.stats, statistics.times
     late = None
     if real_time and "master:lateness" in times:
@@ -173,7 +173,7 @@ def _slowest(statistics: LogStatistics) -> list[dict[str, Any]]:
 
 
 def _peers(statistics: LogStatistics) -> dict[str, Any]:
-    """Figures of every subsystem that rows have; they do not count lost messages."""
+    """Figures of every subsystem, as far as rows contain them; without lost messages."""
     back = {peer: mark.total for peer, mark in statistics.of_kind("rejoined")}
     late = statistics.of_kind("late")
     return {peer: peer_figures(mark.total, back.get(peer)) for peer, mark in late}
@@ -187,8 +187,8 @@ def _bonds(statistics: LogStatistics, metadata: Mapping[str, str]) -> dict[str, 
             continue
         of = {kind: stats.get(f"{bond}:{kind}_energy", _NOTHING) for kind in _ENERGIES}
         energies = {kind: s.change for kind, s in of.items() if s.count}
-        if (owed := stats.get(f"{bond}:uncorrected_energy", _NOTHING)).count:
-            energies["uncorrected"] = owed.last  # a level, no sum
+        if (left := stats.get(f"{bond}:uncorrected_energy", _NOTHING)).count:
+            energies["uncorrected"] = left.last  # a level, not a sum
         capped = stats.get(f"{bond}:capped", _NOTHING)
         points = stats.get(f"{bond}:communicates", _NOTHING).total
         entry = bond_figures(energies, capped.total if capped.count else math.nan, points)
@@ -207,7 +207,7 @@ def _listed(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _ports(statistics: LogStatistics) -> dict[str, dict[str, Any]]:
     stats = statistics.stats
-    last = {  # an input and an output may share a name: the output's counts
+    last = {  # an input and an output may share a name; then the output's value is used
         port: value.last
         for kind in ("sent", "corrected")
         for port, value in statistics.of_kind(kind)
@@ -234,7 +234,7 @@ def _defect(
 
 
 def _ended(events: Iterable[LogEvent]) -> dict[str, Any]:
-    """The state that the session ended in, if the log goes so far."""
+    """The state in which the session ended, if the log contains it."""
     states = [match[1] for event in events if (match := _change(event))]
     return {"state": states[-1]} if states and states[-1] in ("STOPPED", "FAULT") else {}
 
@@ -247,10 +247,10 @@ def _histories(events: Iterable[LogEvent]) -> dict[str, AlarmHistory]:
         if event.cause in found and (raised or event.text.startswith(f"{event.cause} cleared:")):
             found[event.cause].note(event.source, event.t, raised=raised)
         elif event.cause == "acknowledge":
-            who, said, name = event.text.partition(": acknowledged alarm ")
+            who, named, name = event.text.partition(": acknowledged alarm ")
             everything = event.text.endswith(f": {ALL_BEFORE}")
             alarms = found["alarm"]
-            for known in list(alarms.records) if everything else [name] * bool(said):
+            for known in list(alarms.records) if everything else [name] * bool(named):
                 alarms.acknowledge(known, who.partition(": acknowledged event")[0], event.t)
     return found
 
@@ -263,8 +263,8 @@ def fault_of(events: Iterable[LogEvent]) -> str | None:
 
 def secured_by(events: Iterable[LogEvent]) -> str:
     """Reason why an operator or a signal started the safe profile; empty if none did."""
-    told = (e.text for e in events if e.cause == "safe_profile" and e.source == "session")
-    return next(told, "")
+    texts = (e.text for e in events if e.cause == "safe_profile" and e.source == "session")
+    return next(texts, "")
 
 
 def _change(event: LogEvent) -> re.Match[str] | None:
@@ -273,6 +273,6 @@ def _change(event: LogEvent) -> re.Match[str] | None:
 
 
 def _unknown_errors(statistics: LogStatistics) -> dict[str, Estimate]:
-    """Errors of the coupling signals, unknown: rows hold the band per point alone."""
+    """Unknown errors of the coupling signals: rows only contain the band at each point."""
     unknown = Estimate("", math.nan, math.nan, math.nan, math.nan, "no row contains it")
     return {name: unknown for name, _ in statistics.of_kind("estimated_error")}

@@ -1,4 +1,4 @@
-"""Table of runs: facts in each run's folder, without opening a log."""
+"""Table of runs, from the summaries in their folders; no log is opened."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 SUMMARY: Final = "summary.json"
-#: Folders below the one that is requested.
+#: Maximum depth of folders below the given one.
 DEPTH: Final = 3
-#: Verdict of a run that left no summary: it continues, or was killed.
+#: Verdict of a run without a summary: it is still running, or was killed.
 UNFINISHED: Final = "no summary"
 COLUMNS: Final = (
     *("run", "began", "session", "lasted, s", "verdict", "alarms", "outcomes"),
@@ -37,15 +37,15 @@ _DECODER = msgspec.json.Decoder()
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run of the table, by its folder and its ``summary.json``.
+    """One run of the table, from its folder and its ``summary.json``.
 
     Attributes
     ----------
     number : int
-        Place among the runs of the folder that was requested, by time; the oldest is 1.
+        Position among the runs of the given folder, by time; the oldest is 1.
     folder : Path
     began : datetime
-        By the folder's name, else by when it was last written; local time.
+        From the folder's name, otherwise its time of modification; local time.
     session, state, verdict : str
         Verdict `UNFINISHED` and empty state without a summary.
     time_s, wall_s : float or None
@@ -64,7 +64,7 @@ class PastRun:
     session_file : str
         Name of the session file; empty in summaries of older versions.
     overrides : list of str
-        ``table.key=value``, given beside the file.
+        ``table.key=value``, given in addition to the file.
     """
 
     number: int
@@ -113,7 +113,7 @@ class PastRun:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields."""
         return asdict(self) | {"folder": str(self.folder), "began": self.began.isoformat()}
 
 
@@ -182,7 +182,7 @@ def junit_suites(runs: Iterable[PastRun]) -> list[Element]:
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    """Folders with a summary or a log; nothing below a run is checked."""
+    """Folders with a summary or a log; folders inside a run are not searched."""
     with os.scandir(folder) as entries:
         found = list(entries)
     if {SUMMARY, FILE_NAME} & {entry.name for entry in found}:
@@ -195,7 +195,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _began(folder: Path) -> datetime:
-    """Beginning of a run, by its folder's name; else when the folder was last written."""
+    """Beginning of a run, from its folder's name, otherwise its time of modification."""
     if match := BEGAN.search(folder.name):
         with contextlib.suppress(ValueError):
             return datetime.strptime(match[1][:15], "%Y%m%d-%H%M%S")
@@ -203,7 +203,7 @@ def _began(folder: Path) -> datetime:
 
 
 def _summary(folder: Path) -> dict[str, Any] | None:
-    """Content of the run's summary; None if there is none that can be read."""
+    """Content of the run's summary; None if it does not exist or cannot be read."""
     with contextlib.suppress(OSError, msgspec.DecodeError):
         found = _DECODER.decode((folder / SUMMARY).read_bytes())
         return found if isinstance(found, dict) else None
@@ -240,7 +240,7 @@ def _read(number: int, folder: Path, began: datetime) -> PastRun:
 
 
 def _worst(errors: Mapping[str, Mapping[str, Any] | None]) -> tuple[str, float | None]:
-    """Signal with the largest estimated error and the error, relative; none if none is known."""
+    """Signal with the largest relative estimated error, and that error; None if none is known."""
     known = [
         (error["relative"], name)
         for name, error in errors.items()

@@ -2,8 +2,8 @@
 
 Haid et al. (2022), sections 3.2 and 4. A macro step H of linear subsystems that are solved exactly
 and coupled by extrapolation and corrector is a linear map ``z_{n+1} = Φ z_n`` of
-``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``. The scheme is stable where the spectral radius ρ of Φ is at most
-1. ρ(H) is not monotone: it may cross 1 several times.
+``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``. The scheme is stable if the spectral radius ρ of Φ is at most 1.
+ρ(H) is not monotone and may cross 1 several times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CorrectorMatrices:
     means : tuple of ndarray, shape (nu, (p + 2) ny)
         Likewise: each maps the stacked y*_{n+1}, y*_n, ... to the mean true input over the step.
     alpha : ndarray, shape (nu,)
-        Share of the accumulated input error that the offset compensates; 0 where it must not act.
+        Share of the accumulated input error that the offset compensates; 0 if it must not act.
     """
 
     outputs: tuple[Floats, ...]
@@ -101,7 +101,7 @@ def corrector_matrices(
     Raises
     ------
     ValueError
-        If the Jacobians do not have the shape that the coupling needs.
+        If the Jacobians do not have the shape required by the coupling.
     """
     L: Floats = np.sum(list(coupling.values()), axis=0)
     p, (nu, ny) = max(coupling), L.shape
@@ -135,7 +135,7 @@ def interpolation_weights(
     coupling : mapping of int to ndarray, shape (nu, ny)
         Part of the coupling matrix, by the degree of its polynomials.
     samples : int
-        Highest degree that the samples suffice for.
+        Highest degree for which there are enough samples.
     shape : (int, int)
         Number of samples and of coefficients; unused ones have weight 0.
     nodes : ndarray, optional
@@ -157,15 +157,15 @@ def _solve(gamma: Floats, true_inputs: Floats) -> Floats | None:
     """Matrix from the stacked values to the corrected outputs; None if it is singular."""
     depth, terms, nu, ny = true_inputs.shape
     by_input = gamma.transpose(1, 0, 2).reshape(ny, terms * nu)
-    answers = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
+    responses = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
     try:
-        K = np.linalg.inv(np.eye(ny) - answers[:, :ny]).astype(np.float64)
+        K = np.linalg.inv(np.eye(ny) - responses[:, :ny]).astype(np.float64)
     except np.linalg.LinAlgError:
         return None
     if not np.isfinite(K).all():
         return None
-    gathered: Floats = K @ np.hstack([np.eye(ny), answers[:, ny:], -by_input])
-    return gathered
+    solved: Floats = K @ np.hstack([np.eye(ny), responses[:, ny:], -by_input])
+    return solved
 
 
 def _offset_inputs(gamma: Floats, L: Floats, feedthrough: Bools) -> Bools:
@@ -189,12 +189,12 @@ def crossings(
     points: int = 400,
     tolerance: float = 1e-6,
 ) -> list[tuple[float, bool]]:
-    """All macro steps where the spectral radius crosses 1.
+    """Find all macro steps at which the spectral radius crosses 1.
 
     Parameters
     ----------
     radius : callable
-        Spectral radius against the macro step [s].
+        Spectral radius as a function of the macro step [s].
     h_min, h_max : float
         Range of the macro step, s.
     points : int

@@ -28,12 +28,12 @@ UNSTABLE = "bold red"
 
 
 def show(study: StabilityStudy, console: Console) -> None:
-    """Print everything but the curve."""
+    """Print the results, except the curve."""
     console.print(render(study), highlight=False)
 
 
 def render(study: StabilityStudy) -> RenderableType:
-    """The whole text."""
+    """Compose the text."""
     parts: list[RenderableType] = [_head(study), _subsystems(study), _crossings(study)]
     if study.map is not None:
         parts.append(_map(study.map))
@@ -78,7 +78,7 @@ def crossing_lines(study: StabilityStudy) -> list[tuple[str, str]]:
 
 
 def range_line(study: StabilityStudy) -> str:
-    """The searched range, and its state if nothing crosses."""
+    """The searched range, and stability there if there is no crossing."""
     low, high = study.steps[0], study.steps[-1]
     between = f"between {low:.4g} s and {high:.4g} s"
     if study.crossings:
@@ -169,7 +169,7 @@ def write_page(study: StabilityStudy, folder: Path) -> Path:
 
 
 def draw_curve(study: StabilityStudy) -> Any:
-    """The spectral radius over the macro step, with every crossing of 1."""
+    """Draw the spectral radius over the macro step, with every crossing of 1."""
     plot = figure(
         width=WIDTH,
         height=HEIGHT,
@@ -181,7 +181,7 @@ def draw_curve(study: StabilityStudy) -> Any:
         sizing_mode="scale_width",
     )
     finite = np.minimum(study.radii, 1e6)
-    # The axis ends at 1.3, so that the neighbourhood of 1 stays visible.
+    # The axis ends at 1.3, so that values near 1 can be distinguished.
     low, high = min(float(finite.min()), 1.0), min(float(finite.max()), 1.3)
     plot.y_range = Range1d(start=low - 0.02, end=max(high, 1.0) + 0.02)
     line = plot.line(study.steps, finite, line_width=2, color=LINE)
@@ -203,7 +203,7 @@ def draw_curve(study: StabilityStudy) -> Any:
 
 
 def draw_surface(drawn: StabilityMap, step: float) -> Any:
-    """The map: green where the coupling is stable, red where it is not, lightest at 1."""
+    """Draw the map: green where the coupling is stable, red where it is not, lightest at 1."""
     plot = figure(
         width=WIDTH,
         height=HEIGHT + 100,
@@ -260,7 +260,7 @@ def draw_surface(drawn: StabilityMap, step: float) -> Any:
 
 
 def shade(radius: Floats) -> Floats:
-    """Position on the colour scale: the square root of the distance from 1, its sign kept.
+    """Position on the colour scale: signed square root of the distance from 1.
 
     Most interesting values are within a thousandth of 1.
     """

@@ -28,11 +28,11 @@ STEP = "master.step"
 POINTS = 400
 #: Default number of macro steps in a map.
 MAP_POINTS = 40
-#: Relative accuracy of the matrices' entries: exact subsystems, and differentiated ones.
+#: Relative accuracy of the matrices' entries, for exact and for differentiated subsystems.
 ROUNDING, DIFFERENTIATED = 1e-14, 1e-8
-#: Closer to 1 than this, the effect of rounding on a spectral radius is estimated.
+#: Distance of a spectral radius from 1 below which the effect of rounding is estimated.
 NEAR_ONE = 1e-4
-#: Random disturbances for that estimate.
+#: Number of random disturbances for that estimate.
 DRAWS = 4
 
 
@@ -75,7 +75,7 @@ class StabilityStudy:
     order : str
         Degree of the extrapolation.
     crossings : list of (float, bool)
-        Every macro step [s] where the spectral radius crosses 1, and whether the coupling is
+        Every macro step [s] at which the spectral radius crosses 1, and whether the coupling is
         unstable above it.
     steps, radii : ndarray, shape (n,)
         Spectral radius over the macro step.
@@ -154,8 +154,8 @@ def find_scheme(file: SessionFile) -> SessionScheme:
 def radius_and_margin(scheme: SessionScheme, h: float) -> tuple[float, float]:
     """Spectral radius per macro step at `h` [s], and its uncertainty due to rounding.
 
-    A mode that neither grows nor decays (a freely moving mass) has an eigenvalue of 1, which is
-    computed slightly above or below 1. Random disturbances of the matrix show the effect of
+    A mode that neither grows nor decays (a freely moving mass) has the eigenvalue 1, but the
+    computed one is slightly above or below. Random disturbances of the matrix show the effect of
     rounding.
     """
     power = 1.0 / scheme.cycle
@@ -247,7 +247,7 @@ def verdict(radius: float, margin: float) -> str:
 def draw_map(
     file: SessionFile, axes: Sequence[MapAxis], h_min: float, h_max: float
 ) -> StabilityMap:
-    """Spectral radius over two parameters; the session is read again for any but the step."""
+    """Compute the map; for parameters other than the step, the session is read again."""
     x, y = _two(axes, h_min, h_max)
     if y.key == STEP:
         turned = draw_map(file, [y, x], h_min, h_max)

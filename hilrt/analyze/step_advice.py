@@ -1,9 +1,9 @@
-"""Recommends a macro step from the figures of a session, with the reason.
+"""Recommend a macro step from the figures of a session, with the reason.
 
-The upper bound: the connection defect, the error of extrapolation over a step, falls with the step
-to the power k+1 for extrapolation of order k, and so does the power residual that it causes. A
-session at step h whose defect is a share s of the signal therefore keeps a share s* with
-``h (s*/s)^(1/(k+1))``. The lower bound: the macro step and its subsystems must be computed in time.
+Upper bound: the connection defect, the error of extrapolation over a step, is proportional to the
+step to the power k+1 for extrapolation of order k, and so is the power residual that it causes. If
+a session with step h has a defect that is a share s of the signal, a share s* is reached with
+``h (s*/s)^(1/(k+1))``. Lower bound: the macro step and its subsystems must be computed in time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.wording import number
 
-#: Share of the threshold that is aimed at; the rest is reserve.
+#: Target, as a share of the threshold; the rest is a margin.
 MARGIN = 0.5
 #: Largest factor between the step used and the step recommended.
 FURTHEST = 10.0
-#: Share of the step that a subsystem may compute in real time.
+#: Share of the step that a subsystem's computation may take in real time.
 SOLVER_SHARE = 0.8
-#: Quantile of times that a step must leave room for.
+#: Quantile of the times for which a step must be long enough.
 LATE = 0.99
-#: Defects below this share of their signal are rounding.
+#: Defects below this share of their signal are rounding errors.
 _NOTHING = 1e-12
 
 
@@ -48,9 +48,9 @@ class Advice:
     above, below : Bound or None
         Longest step by accuracy, shortest by time.
     recommended_s : float or None
-        A step within both; None if there is none.
+        A step within both bounds; None if there is none.
     text : str
-        The same as text.
+        The advice as text.
     """
 
     used_s: float
@@ -91,22 +91,22 @@ def advise(
     bonds : mapping of str to mapping
         Bond to the names of its ``effort`` and ``flow``.
     named_s : float, optional
-        Step that the session's own advice names for its estimated error, s.
+        Step recommended by the session's own advice for its estimated error, s.
     sends_s : mapping of str to float
-        How often each bench sends, where that is known, s.
+        Sending interval of each bench, if known, s.
     """
     steps = statistics.stats.get("master:step")
     if steps is None or not steps.count or not statistics.rows:
         return None
     variable = steps.high > steps.low * (1.0 + 1e-9)
-    # Skipped ticks make the intervals longer than the step: the defects are those of the interval.
+    # Skipped ticks make intervals longer than the step, and defects are those of the intervals.
     interval = statistics.duration_s / max(statistics.rows - 1, 1)
     used = interval if variable else steps.last
-    bounds = [*_from_above(statistics, tables, bonds, interval)]
+    bounds = [*_accuracy_bounds(statistics, tables, bonds, interval)]
     if named_s is not None:
         bounds.append(Bound(named_s, "the estimated error requires it, see the verdict's advice"))
     above = min(bounds, key=lambda b: b.step_s, default=None)
-    lower = [*_from_below(statistics, tables)]
+    lower = [*_real_time_bounds(statistics, tables)]
     lower += [
         Bound(every, f"{name} sends new values every {in_ms(every)}")
         for name, every in sends_s.items()
@@ -142,7 +142,7 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bond
     return Advice(used, above, below, recommended, " ".join(parts))
 
 
-def _from_above(
+def _accuracy_bounds(
     statistics: LogStatistics,
     tables: Mapping[str, Any],
     bonds: Mapping[str, Mapping[str, str]],
@@ -197,7 +197,7 @@ def _corrected_inputs(
     return {str(c.get("to")) for c in found if isinstance(c, dict) and c.get("from") in efforts}
 
 
-def _from_below(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterable[Bound]:
+def _real_time_bounds(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterable[Bound]:
     if (
         "master:lateness" not in statistics.stats
         or not statistics.stats["master:lateness"].largest > 0.0
@@ -217,19 +217,18 @@ def _from_below(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterabl
 def time_bounds(
     late_us: float, deadline: float, computes_us: Mapping[str, float], quantile: float = LATE
 ) -> Iterable[Bound]:
-    """Shortest steps by the time that is needed, in real time.
+    """Shortest steps in real time, by the times required.
 
     Parameters
     ----------
     late_us : float
-        How long after a tick the inputs are on the wire, µs.
+        Time from a tick until the inputs are sent, µs.
     deadline : float
-        Share of a step within which they must be.
+        Limit of that time, as a share of a step.
     computes_us : mapping of str to float
-        What each subsystem needs for a step: its computing, and the ways of its messages where they
-        are known, µs.
+        Time of each subsystem for a step: computing, and transmission if known, µs.
     quantile : float
-        Quantile that these times are, for the text.
+        Quantile of these times, for the text.
     """
     p = f"p{number(100.0 * quantile, 4)}"
     yield Bound(
@@ -253,7 +252,7 @@ def _default_order(tables: Mapping[str, Any]) -> int:
 
 
 def _orders(tables: Mapping[str, Any]) -> dict[str, int]:
-    """Order of the inputs whose connections have one of their own."""
+    """Order of the inputs whose connections have their own."""
     connections = tables.get("connections")
     found = connections if isinstance(connections, list) else []
     return {
@@ -264,7 +263,7 @@ def _orders(tables: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _round_down(step: float) -> float:
-    """Two digits, never longer."""
+    """Round down to two digits."""
     unit = 10.0 ** (math.floor(math.log10(step)) - 1)
     return float(f"{math.floor(step / unit * (1 + 1e-9)) * unit:.2g}")
 

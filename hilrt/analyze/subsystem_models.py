@@ -1,4 +1,4 @@
-"""The subsystems of a session for an analysis: solvers made in this process, nothing started."""
+"""The subsystems of a session for an analysis: solvers in this process, without a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hilrt.solver import Floats, Ports, Sample, Solver
 
 
 class SubsystemModel(Link, Probes):
-    """A subsystem in the analysis: gives start values and Jacobians, and is never run."""
+    """A subsystem in the analysis, for start values and Jacobians; it is never run."""
 
     dynamics: Dynamics
 
@@ -67,7 +67,7 @@ class SubsystemModel(Link, Probes):
         raise NotImplementedError
 
     def linearise(self, u0: Floats, h: float, in_loop: bool) -> str | None:
-        """Set `dynamics`; returns the problem where there are none."""
+        """Set `dynamics`; return the problem if that is not possible."""
         if self.hosted is not None:
             solver = self.hosted.solver
             if isinstance(solver, Linear) and type(solver).advance is Linear.advance:
@@ -87,13 +87,13 @@ class SubsystemModel(Link, Probes):
             return None
         return (
             f"[subsystems.{self.name}]: cannot be linearised: {self.reason}; give A, B, C, D in "
-            f"[subsystems.{self.name}.jacobian], or a Python model that saves its state in its "
-            "place; `hilrt analyze reference` finds the error at a step by running the session"
+            f"[subsystems.{self.name}.jacobian], or use a Python model that saves its state "
+            "instead; `hilrt analyze reference` finds the error at a step by running the session"
         )
 
 
 def matrices(options: JacobianOptions | None, name: str, ports: Ports) -> LinearSubsystem | None:
-    """A subsystem as given by the session file's matrices, if it is."""
+    """Linear subsystem with the session file's matrices; None if these are not given."""
     if options is None or options.A is None or options.B is None or options.C is None:
         return None
     nu, ny = size(ports.inputs), size(ports.outputs)
@@ -113,12 +113,12 @@ def matrices(options: JacobianOptions | None, name: str, ports: Ports) -> Linear
 
 
 def find_subsystem_models(file: SessionFile) -> list[SubsystemModel]:
-    """The subsystems of a session, solvers made where they can be, nothing started.
+    """The subsystems of a session, with solvers created if possible; no process is started.
 
     Raises
     ------
     ConfigError
-        Naming the subsystems whose solver or ports are wrong or unknown.
+        Names the subsystems whose solver or ports are wrong or unknown.
     """
     found: list[SubsystemModel] = []
     problems: list[str] = []
@@ -161,7 +161,7 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
 
 
 def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | None:
-    """A function that makes the solver in this process; None if its table has no model."""
+    """Function that creates the solver in this process; None if its table has no model."""
     model = getattr(options, "model", None)
     if isinstance(model, str):
         params, path = getattr(options, "params", {}), getattr(options, "path", None)
@@ -173,7 +173,7 @@ def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | No
     target, given = command
 
     def start() -> Solver:
-        with contextlib.chdir(folder):  # where its process would run
+        with contextlib.chdir(folder):  # the working directory of its process
             return load_solver(target, given, [folder])
 
     return start

@@ -1,4 +1,4 @@
-"""An emulated bench on a CAN bus, with frames coded by the database; it reads no clock itself."""
+"""An emulated bench on a CAN bus, with frames coded by the database; time is passed in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hilrt.solver import Parameter
 if TYPE_CHECKING:
     from cantools.database.can import Message
 
-#: Name that the benches use for the counter, whatever it is called in the database.
+#: Name of the counter in the benches, independent of its name in the database.
 COUNTER = "Alive"
 
 
@@ -40,7 +40,7 @@ class EmulatedBench(Protocol):
         ...
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
-        """Store the signals of a message received by `now` [s], before the cycle that ends then.
+        """Store the signals of a message; the cycle that ends at `now` [s] runs afterwards.
 
         Signals of a multiplexed message that the frame does not carry are None.
         """
@@ -62,7 +62,7 @@ class AdjustableBench(Protocol):
     parameters: Sequence[Parameter]
 
     def set_parameter(self, name: str, value: float) -> str:
-        """Change a parameter; return why it is refused, or an empty text."""
+        """Change a parameter; return why it is refused, or an empty string."""
         ...
 
 
@@ -96,17 +96,17 @@ class _Layout(NamedTuple):
         return (*self.signals, self.counter) if self.counter else self.signals
 
 
-def _lay_out(
+def _layout_of(
     message: Message, signals: Iterable[str], options: MessageOptions, alive: str
 ) -> _Layout:
-    """Layout of a message; `ConfigError` if its protection does not fit it."""
+    """Layout of a message; `ConfigError` if its protection does not fit."""
     guard = protection_of(options, message)
     counter = None if guard and guard.counter else counter_of(options, message, alive)
     return _Layout(message, tuple(s for s in signals if s != COUNTER), counter, guard)
 
 
 def _missing(layout: _Layout, watched: bool) -> list[str]:
-    """Signals that the bench needs and the database lacks; `watched`: also the counter."""
+    """Report signals that the database lacks; with `watched`, also a missing counter."""
     name = layout.message.name
     there = [signal.name for signal in layout.message.signals]
     problems = [
@@ -123,7 +123,7 @@ def _missing(layout: _Layout, watched: bool) -> list[str]:
 
 
 def _misplaced(layout: _Layout, published: bool) -> list[str]:
-    """Signals that the protection would overwrite or, if published, that would get no value."""
+    """Report signals that the protection would overwrite or, if published, without a value."""
     message = layout.message
     header = layout.guard.header if layout.guard else 0
     problems = []
@@ -165,7 +165,7 @@ def _read_layouts(
             continue
         given = options.get(name) or MessageOptions()
         try:
-            layout = layouts[name] = _lay_out(messages[name], signals, given, alive)
+            layout = layouts[name] = _layout_of(messages[name], signals, given, alive)
         except ConfigError as error:
             problems += error.problems
             continue
@@ -244,9 +244,9 @@ class _Outgoing:
             self._modulus = 1 << layout.message.get_signal_by_name(layout.counter).length
 
     def frame(self, measured: Mapping[str, float], step: int = 1, backwards: bool = False) -> Frame:
-        """Frame of the measured values; the counter continues by `step` afterwards.
+        """Frame of the measured values; afterwards the counter advances by `step`.
 
-        `backwards`: this one frame gets a counter one below that of the newest frame.
+        With `backwards`, this frame gets a counter one below that of the newest frame.
         """
         count = (self.sent_counter - 1) % self._modulus if backwards else self.counter
         form = self._forms[self._turn]
@@ -268,7 +268,7 @@ class _Outgoing:
 
 
 def _without_effect(disturbance: Disturbance, on_bus: BenchOnBus) -> list[str]:
-    """Disturbances of a counter or checksum that none of their messages contains."""
+    """Report disturbances of a counter or checksum that none of their messages contains."""
     problems = []
     for event in disturbance.events:
         messages = [on_bus.sent_messages[name] for name in event.messages or on_bus.sent_messages]
@@ -292,11 +292,10 @@ class BenchOnBus:
         CAN database with every message that the bench sends and receives.
     disturbance : Disturbance, optional
         Deliberate fault.
-    again : callable, optional
-        Creates the bench anew after a loss of power.
+    recreate : callable, optional
+        Creates the bench again after a loss of power.
     options : mapping of str to MessageOptions, optional
         Counters and protection of single messages, by name, as in the gateway.
-
     alive : str
         Name of the counter signal searched for in each message.
 
@@ -305,7 +304,7 @@ class BenchOnBus:
     silent : bool
         Whether it has stopped publishing.
     heard_at : float
-        When it last received a demand, s.
+        Time of the newest demand, s.
     sent_messages : dict of str to EmulatedMessage
         Messages that the bench sends, by name.
     received, sent, bad_frames, checksum_errors, send_errors : int
@@ -323,13 +322,13 @@ class BenchOnBus:
         bench: EmulatedBench,
         database: Path,
         disturbance: Disturbance | None = None,
-        again: Callable[[], EmulatedBench] | None = None,
+        recreate: Callable[[], EmulatedBench] | None = None,
         options: Mapping[str, MessageOptions] | None = None,
         alive: str = COUNTER,
     ) -> None:
         self.bench = bench
         self.disturbance = disturbance
-        self._again = again
+        self._recreate = recreate
         self._dead = False
         self._drain: Callable[[], Iterable[Frame]] = tuple
         self._transmit: Callable[[Frame], None] = lambda frame: None
@@ -360,12 +359,12 @@ class BenchOnBus:
             raise ConfigError(problems)
 
     def attach(self, drain: Callable[[], Iterable[Frame]], send: Callable[[Frame], None]) -> None:
-        """Set where frames come from (without blocking) and where they go."""
+        """Set the functions that receive frames, without blocking, and send them."""
         self._drain = drain
         self._transmit = send
 
     def cycle(self, now: float) -> None:
-        """Receive demands, integrate one cycle up to `now` [s], publish."""
+        """Receive demands, simulate one cycle up to `now` [s], and publish."""
         disturbance = self.disturbance
         if disturbance is not None and not self._powered(disturbance, now):
             return
@@ -373,7 +372,7 @@ class BenchOnBus:
         for frame in self._drain():
             incoming = self._incoming.find(frame.can_id)
             if incoming is not None and not off:
-                self._take(incoming, frame, now)
+                self._receive(incoming, frame, now)
         self.bench.advance(now)
         if not self.silent and not off:
             for outgoing in self._outgoing:
@@ -383,7 +382,7 @@ class BenchOnBus:
                             outgoing.frame(self.bench.measure(outgoing.message.name))
                         )
                     else:
-                        self._disturbed(disturbance, outgoing, now)
+                        self._transmit_disturbed(disturbance, outgoing, now)
             for frame in disturbance.released(now) if disturbance is not None else ():
                 self._transmit_frame(frame)
         self._cycle += 1
@@ -397,26 +396,28 @@ class BenchOnBus:
             return False
         if self._dead:
             self._dead = False
-            if self._again is not None:
-                self.bench = self._again()
+            if self._recreate is not None:
+                self.bench = self._recreate()
             for outgoing in self._outgoing:
                 outgoing.counter = outgoing.sent_counter = 0
         return True
 
-    def _disturbed(self, disturbance: Disturbance, outgoing: _Outgoing, now: float) -> None:
+    def _transmit_disturbed(
+        self, disturbance: Disturbance, outgoing: _Outgoing, now: float
+    ) -> None:
         name = outgoing.message.name
         values = disturbance.measured(name, self.bench.measure(name), now)
-        backwards = disturbance.strikes("wrong_counter", name, now)
+        backwards = disturbance.affects("wrong_counter", name, now)
         frame = outgoing.frame(values, disturbance.counter_step(name, now), backwards)
-        if disturbance.strikes("wrong_checksum", name, now):
+        if disturbance.affects("wrong_checksum", name, now):
             frame = outgoing.with_wrong_checksum(frame)
-        if disturbance.strikes("wrong_length", name, now) and frame.data:
+        if disturbance.affects("wrong_length", name, now) and frame.data:
             shorter = max(n for n in FD_LENGTHS if n < len(frame.data))
             frame = frame._replace(data=frame.data[:shorter])
-        if disturbance.strikes("wrong_identifier", name, now):
+        if disturbance.affects("wrong_identifier", name, now):
             frame = frame._replace(can_id=self._unknown_id(frame.can_id))
         frame = disturbance.damaged(name, frame, now)
-        twice = disturbance.strikes("duplicate", name, now)
+        twice = disturbance.affects("duplicate", name, now)
         if disturbance.lost(name, now):
             return
         for _ in range(1 + twice):
@@ -427,7 +428,7 @@ class BenchOnBus:
         """The identifier with its lowest bit flipped, or the next one that no message has."""
         return next(i for i in (can_id ^ bits for bits in count(1)) if i not in self._known_ids)
 
-    def _take(self, incoming: _Incoming, frame: Frame, now: float) -> None:
+    def _receive(self, incoming: _Incoming, frame: Frame, now: float) -> None:
         if incoming.check and not incoming.check(frame.data):
             self.checksum_errors += 1
             return

@@ -46,7 +46,7 @@ class Enable(Table, kw_only=True):
 
 
 class SafeProfile(Table):
-    """``safe_profile``: how the bench is brought down."""
+    """``safe_profile``: how the bench is brought to rest."""
 
     #: Inputs in the order in which they are ramped to `safe`; the others follow.
     order: list[str] = msgspec.field(default_factory=list)
@@ -86,11 +86,11 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     #: it says `C`, which means coulomb. Numbers are not converted.
     units: dict[str, str] = msgspec.field(default_factory=dict)
     #: [s] Time without a new tick after which the gateway runs the safe profile. It must be longer
-    #: than the communication step, better three times as long. Default: 0.05; 1 on an emulated
-    #: bench, which shares its processors with other programs.
+    #: than the communication step, preferably three times as long. Default: 0.05; 1 with an
+    #: emulated bench, which shares its processors with other programs.
     master_timeout: Positive | None = None
-    #: [s] The same while no set-points are due: time without any message of the master. Default:
-    #: ten of its heartbeats, 2 s.
+    #: [s] The same while no set-points are due: time without any message from the master. Default:
+    #: ten heartbeats, 2 s.
     idle_timeout: Positive | None = None
     #: [s] Age of a frame at which the bench counts as late (a warning); at five times that age the
     #: safe profile runs. Default: 0.02, or 0.2 with an emulated bench, but for each message at
@@ -129,6 +129,6 @@ class BenchOptions(SubsystemOptions, kw_only=True):
 
     @property
     def timeouts(self) -> Timeouts:
-        """Timeouts in force: from the table, otherwise defaults of a real or emulated bench."""
+        """Timeouts of the table, otherwise the defaults of a real or emulated bench."""
         own = EMULATED if self.emulated else REAL
         return Timeouts(self.master_timeout or own.master, self.bench_timeout or own.bench)

@@ -20,7 +20,7 @@ from hilrt.record.frame_feed import FrameFeed
 #: Interval at which a vanished interface is searched for, ns.
 REVIVE_EVERY_NS = NS // 2
 #: Interval at which the controller's state is polled, ns.
-ASK_EVERY_NS = NS // 10
+POLL_EVERY_NS = NS // 10
 _RESTART_REMEDIES = {
     errno.EPERM: "the gateway needs the capability CAP_NET_ADMIN, or the interface restart-ms",
     errno.EOPNOTSUPP: "its driver has no restart: set the interface down and up again",
@@ -35,12 +35,12 @@ STAMPS: Final = {
     "hardware": "by the interface's hardware, mapped to this machine's clock",
     "device": "by the device, mapped to this machine's clock",
     "kernel": "by the kernel",
-    "none": "none: a frame counts from when it is read",
+    "none": "none: the time at which a frame is read is used",
 }
 
 
 class BusTraffic:
-    """Frames on the bus, in both directions.
+    """Sends, receives and records the frames on the bus, and monitors the bus.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class BusTraffic:
     clock : callable
         Monotonic clock, ns.
     frames : FrameFeed, optional
-        Records what is on the bus.
+        Records the frames on the bus.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class BusTraffic:
         self.realised = bench.realised(self.receiver.y)
         self._watch = BusWatch()
         self._refused = RefusedFrames(self.receiver.stats)
-        self._revived_at = self._frames_before = self._asked_at = 0
+        self._revived_at = self._good_frames = self._polled_at = 0
         self._schedule = RestartSchedule(options.bus_off_recovery)
         self._restarting = False
         self._send_errors = 0
@@ -103,23 +103,23 @@ class BusTraffic:
         ratio, text = self.receiver.overdue(now)
         return BenchView(self.realised, self.receiver.enabled, ratio, text)
 
-    def take(self) -> bool:
+    def receive(self) -> bool:
         """Receive the frames that have arrived; return whether any output is new."""
         frames = self.bus.drain()
         if frames and self.frames is not None:
             self.frames.received(frames if self.bus.system_clock else self.receiver.timed(frames))
-        if not self.receiver.take(frames):
+        if not self.receiver.receive(frames):
             return False
         self.realised = self._bench.realised(self.receiver.y)
         return True
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send frames, and record those that were sent."""
-        left = [frame for frame in frames if self._leaves(frame)]
-        if left and self.frames is not None:
-            self.frames.sent(left)
+        sent = [frame for frame in frames if self._send_one(frame)]
+        if sent and self.frames is not None:
+            self.frames.sent(sent)
 
-    def _leaves(self, frame: Frame) -> bool:
+    def _send_one(self, frame: Frame) -> bool:
         """Send a frame; return whether it was sent."""
         try:
             self.bus.send(frame)
@@ -141,14 +141,14 @@ class BusTraffic:
         A vanished interface is opened again.
         """
         watch, frames = self._watch, self.receiver.frames
-        # Read good frames first: those from before a bus-off do not prove that it is over.
-        if frames != self._frames_before:
-            self._frames_before = frames
+        # Count good frames first: those from before a bus-off do not prove that it is over.
+        if frames != self._good_frames:
+            self._good_frames = frames
             watch.heard(now)
         watch.errors(now, self.receiver.error_frames)
         self.receiver.error_frames.clear()
-        if now - self._asked_at > ASK_EVERY_NS:
-            self._asked_at = now
+        if now - self._polled_at > POLL_EVERY_NS:
+            self._polled_at = now
             watch.controller(self.bus.bus_off())
         self._recover(now)
         if self.bus.down and now - self._revived_at > REVIVE_EVERY_NS:
@@ -163,7 +163,7 @@ class BusTraffic:
         return STAMPS[self.bus.stamps or self.receiver.stamps()]
 
     def refused_frames(self, now: int) -> list[Refusal]:
-        """Reports on rejected frames that are due at `now` [ns]."""
+        """Reports on rejected frames, if due at `now` [ns]."""
         return self._refused.poll(now)
 
     def _recover(self, now: int) -> None:
@@ -190,7 +190,7 @@ class BusTraffic:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the bench cannot be reached: nothing sent arrives there."""
+        """Whether the bench cannot be reached by any frame."""
         return not self._watch.active.isdisjoint(("bus_off", "interface_down"))
 
     def policy(self, change: Change) -> str:

@@ -40,9 +40,8 @@ def check_range(ref: SignalRef, entry: InputOptions, label: str) -> list[str]:
     declared = f"the database limits signal {name} to {least:g} to {most:g}"
     if high <= least or low >= most:
         return [
-            f"{label} min = {low}, max = {high}: {declared}, so that no value is possible; "
-            "correct the"
-            " limits, or the database"
+            f"{label} min = {low}, max = {high}: {declared}, so that no value is possible;"
+            " correct the limits, or the database"
         ]
     return [
         f"{label} {key} = {value}: {declared}; give a value inside, or correct the database if the"
@@ -170,7 +169,7 @@ def check_contents(
     limits: Mapping[str, InputOptions],
     driven: Sequence[Driven],
 ) -> list[str]:
-    """Check that fixed and final values lie within bounds, and protections overwrite no signal."""
+    """Check that fixed and final values are in range, and that protections overwrite no signal."""
     problems = []
     for name, message in {ref.message.name: ref.message for _, ref in driven}.items():
         entry = options.get(name)

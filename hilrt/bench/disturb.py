@@ -1,14 +1,12 @@
-"""Faults of an emulated bench: when, for how long, in which messages. No I/O.
+"""Faults of an emulated bench: events of a scenario, or faults that a session switches. No I/O.
 
-They are events of a scenario, or faults of a session, which switches them while it runs.
-
-The same seed gives the same disturbances, so a protection that failed once can be tested again. A
-scenario is a TOML file::
+The same seed gives the same disturbances, so that a failed test can be repeated. A scenario is a
+TOML file::
 
     seed = 7
     [[events]]
     at = 2.0                 # s after the bench's start
-    for = 0.5                # s; left out: for ever
+    for = 0.5                # s; default: until the end
     kind = "loss"
     messages = ["EngineFast"]
     share = 0.2
@@ -101,7 +99,7 @@ class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
 
 
 #: Values of omitted keys.
-_PLAIN = ScenarioEvent(at=0.0, kind="silent")
+_DEFAULTS = ScenarioEvent(at=0.0, kind="silent")
 
 
 class ScenarioFile(Table):
@@ -139,7 +137,7 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
 
 
 def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
-    """Problems, with key and remedy, of an event without effect: it would test nothing."""
+    """Problems, with key and remedy, of an event that would have no effect."""
     problems = [
         f"messages: the bench sends no {name!r}{nearest(name, sends)}"
         for name in event.messages
@@ -148,7 +146,7 @@ def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[
     problems += [
         f"{key}: has no effect for the kind {event.kind!r}; remove it"
         for key, kinds in _KINDS_OF.items()
-        if event.kind not in kinds and getattr(event, key) != getattr(_PLAIN, key)
+        if event.kind not in kinds and getattr(event, key) != getattr(_DEFAULTS, key)
     ]
     if event.kind in VALUE_KINDS:
         problems += _signal_problems(event, sends)
@@ -286,23 +284,23 @@ class Disturbance:
         if self._of(message, now, "frozen_counter"):
             return 0
         return 1 + sum(
-            self._strikes(i, e, message) for i, e in self._of(message, now, "counter_jump")
+            self._affects(i, e, message) for i, e in self._of(message, now, "counter_jump")
         )
 
     def lost(self, message: str, now: float) -> bool:
         """Whether a frame is not sent at all."""
         if self._of(message, now, "silent"):
             return True
-        return self.strikes("loss", message, now)
+        return self.affects("loss", message, now)
 
-    def strikes(self, kind: str, message: str, now: float) -> bool:
-        """Whether this frame gets a fault of a kind that affects a share of the frames."""
-        return sum(self._strikes(i, e, message) for i, e in self._of(message, now, kind)) > 0
+    def affects(self, kind: str, message: str, now: float) -> bool:
+        """Whether a fault of this kind affects this frame."""
+        return sum(self._affects(i, e, message) for i, e in self._of(message, now, kind)) > 0
 
     def damaged(self, message: str, frame: Frame, now: float) -> Frame:
-        """Return the frame, with a bit flipped if it is to be damaged."""
+        """Return the frame, with a bit flipped if a fault damages it."""
         for i, event in self._of(message, now, "damage"):
-            if self._strikes(i, event, message) and frame.data:
+            if self._affects(i, event, message) and frame.data:
                 bit = self._random[i].randrange(8 * len(frame.data))
                 word = int.from_bytes(frame.data, "little") ^ 1 << bit
                 frame = frame._replace(data=word.to_bytes(len(frame.data), "little"))
@@ -325,13 +323,13 @@ class Disturbance:
             frames.append(heapq.heappop(self._held)[2])
         return frames
 
-    def _strikes(self, i: int, event: ScenarioEvent, message: str) -> bool:
+    def _affects(self, i: int, event: ScenarioEvent, message: str) -> bool:
         """Whether the event affects this frame: at random, then for `burst` frames in a row."""
         left = self._left.get((i, message), 0)
         if left > 0:
             self._left[i, message] = left - 1
             return True
-        # The share counts all frames of bursts, so bursts begin more rarely than that.
+        # The share includes all frames of a burst, so that bursts begin less often.
         start = event.share / (event.burst - event.share * (event.burst - 1))
         if self._random[i].random() >= start:
             return False

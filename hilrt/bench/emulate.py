@@ -1,4 +1,4 @@
-"""The process of an emulated bench on its bus: known benches, loop, orderly end."""
+"""The process of an emulated bench on its bus: known benches, the loop, and its end."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from hilrt.timing.parent import die_with_parent, parent_alive
 
 
 class EmulatorEnding:
-    """Decides when an emulated bench ends after a request.
+    """Decision when an emulated bench ends after a request.
 
-    It continues, for at most `LIMIT_S`, while enable is requested and demands still arrive, because
-    it is then being brought to rest. In any case it publishes for another `LINGER_S`, so that the
-    gateway sees that it is disabled. A second request ends it at once; requests within `ONE_S`
-    count as one, because the kernel sends the parent's death signal once per thread.
+    While enable is requested and demands still arrive, it is being brought to rest and continues,
+    for at most `LIMIT_S`. It then publishes for another `LINGER_S`, so that the gateway detects
+    that it is disabled. A second request ends it at once; requests within `ONE_S` count as one,
+    because the kernel sends the parent's death signal once per thread.
     """
 
     SILENCE_S = 0.5
@@ -62,7 +62,7 @@ class EmulatorEnding:
         requested : bool
             Whether enable is requested.
         heard_at : float
-            When a demand last arrived, s.
+            Time of the newest demand, s.
         """
         if not self.requests:
             return False
@@ -129,7 +129,7 @@ FAULT_WORD, SET_WORD = "fault", "set"
 REFUSED_WORD = "refused"
 STANDARD_INPUT, STANDARD_OUTPUT = 0, 1
 CYCLE_NS = 1_000_000
-#: A loop further behind than this skips the missed cycles, and counts them, ns.
+#: Lag of the loop above which missed cycles are skipped and counted, ns.
 CATCH_UP_NS = 20_000_000
 #: Cycles between two rounds of housekeeping (garbage collection, parent process).
 HOUSEKEEPING_CYCLES = 100
@@ -214,7 +214,7 @@ def run_loop(
 
 @contextlib.contextmanager
 def _signals(ending: EmulatorEnding) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP request the end; the session handles Ctrl-C."""
+    """Make SIGTERM and SIGHUP request the end, and ignore Ctrl-C, which the session handles."""
     handlers: dict[str, Any] = {
         "SIGTERM": ending.request,
         "SIGHUP": ending.request,
@@ -246,7 +246,7 @@ class Emulation:
     database : Path
         CAN database.
     duration : float, optional
-        Time after which it ends by itself, s.
+        Time after which it ends, s.
     seed : int
         Seed of the sensor noise.
     fault : str, optional
@@ -258,7 +258,7 @@ class Emulation:
     alive : str
         Name of the counter signal searched for in each message.
     label : str
-        Where the bus was specified, for error messages.
+        Place where the bus is specified, for error messages.
     make : callable, optional
         Creates the bench; default: the one called `name`.
     faults : sequence of FaultTable
@@ -290,18 +290,22 @@ class _Opened(NamedTuple):
     fault: Callable[[float], str]
 
 
-def _open(what: Emulation) -> _Opened:
+def _open(emulation: Emulation) -> _Opened:
     """Create the bench and open the bus; `ConfigError` for wrong arguments."""
-    again = what.make or partial(make_bench, what.name, what.seed)
-    bench = again()
+    make = emulation.make or partial(make_bench, emulation.name, emulation.seed)
+    bench = make()
     disturbance = lines = None
-    if what.scenario or what.faults:
-        scenario = read_scenario(what.scenario, bench) if what.scenario else ScenarioFile()
-        disturbance = Disturbance(scenario, what.faults)
-    on_bus = BenchOnBus(bench, what.database, disturbance, again, what.messages, what.alive)
-    planned = None if what.fault is None else Fault.parse(what.fault)
-    refuse_conflicts(what.bus, on_bus.published, what.label)
-    bus = open_bus(what.bus, on_bus.demands, what.label)
+    if emulation.scenario or emulation.faults:
+        scenario = (
+            read_scenario(emulation.scenario, bench) if emulation.scenario else ScenarioFile()
+        )
+        disturbance = Disturbance(scenario, emulation.faults)
+    on_bus = BenchOnBus(
+        bench, emulation.database, disturbance, make, emulation.messages, emulation.alive
+    )
+    planned = None if emulation.fault is None else Fault.parse(emulation.fault)
+    refuse_conflicts(emulation.bus, on_bus.published, emulation.label)
+    bus = open_bus(emulation.bus, on_bus.demands, emulation.label)
     on_bus.attach(bus.drain, bus.send)
 
     def handle(word: str, name: str, value: str) -> None:
@@ -315,7 +319,7 @@ def _open(what: Emulation) -> _Opened:
                 with contextlib.suppress(OSError):  # the session has closed its end
                     os.write(STANDARD_OUTPUT, f"{REFUSED_WORD} {text}\n".encode())
 
-    if (what.faults or what.adjusted) and not os.isatty(STANDARD_INPUT):
+    if (emulation.faults or emulation.adjusted) and not os.isatty(STANDARD_INPUT):
         lines = SessionLines(STANDARD_INPUT, handle)
         os.set_blocking(STANDARD_OUTPUT, False)
 
@@ -330,7 +334,7 @@ def _open(what: Emulation) -> _Opened:
 
 
 class SessionLines:
-    """Lines of the session on a descriptor, read without waiting.
+    """Lines from the session on a descriptor, read without blocking.
 
     Parameters
     ----------
@@ -355,8 +359,8 @@ class SessionLines:
                     self._handle(*words)
 
 
-def main(what: Emulation) -> int:
-    """Run an emulated bench until it is asked to end; return the exit status.
+def main(emulation: Emulation) -> int:
+    """Run an emulated bench until its end is requested; return the exit status.
 
     Returns
     -------
@@ -365,10 +369,10 @@ def main(what: Emulation) -> int:
     """
     parent = os.getppid()
     ending = EmulatorEnding()
-    # A user's class prints to the log, because standard output is the channel to the session.
+    # Standard output is the channel to the session: prints of a user's class go to the log.
     with _signals(ending), contextlib.redirect_stdout(sys.stderr):
         try:
-            on_bus, bus, fault = _open(what)
+            on_bus, bus, fault = _open(emulation)
         except ConfigError as error:
             return refuse(error)
         watched = die_with_parent(signal.SIGTERM, parent)
@@ -381,12 +385,16 @@ def main(what: Emulation) -> int:
 
             try:
                 cycles, skipped = run_loop(
-                    on_bus, ending, duration=what.duration, fault=fault, housekeeping=housekeeping
+                    on_bus,
+                    ending,
+                    duration=emulation.duration,
+                    fault=fault,
+                    housekeeping=housekeeping,
                 )
             finally:
                 bus.close()
     print(
-        f"hilrt emulate: {what.name} ended after {cycles} cycles, {skipped} skipped; frames: "
+        f"hilrt emulate: {emulation.name} ended after {cycles} cycles, {skipped} skipped; frames: "
         f"{on_bus.sent} sent, {on_bus.received} received, {on_bus.bad_frames} unreadable, "
         f"{on_bus.checksum_errors} with a wrong checksum, {on_bus.send_errors} not sent, "
         f"{bus.errors} bus errors",

@@ -65,7 +65,7 @@ def main(
         Exit status: 0 orderly end with the bench secured; 2 wrong configuration; 3 no session to
         serve; 70 defect in the gateway.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session handles Ctrl-C and stops us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the session handles Ctrl-C, and ends gateways
     request_short_slice()  # in case no session started this process
     parent = os.getppid()
     peer: Peer | None = None
@@ -74,7 +74,7 @@ def main(
         try:
             bench = read_bench(subsystem, options, folder)
         except ConfigError:
-            # The master accepts a connection with these port names, and so receives the reason.
+            # With these port names the master accepts the connection, and so receives the reason.
             peer = _connect(connect, name, options.inputs, options.outputs)
             raise
         peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
@@ -158,9 +158,9 @@ def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[s
 #
 # One thread runs one loop: messages from the master, reactions of the `Guardian`, frames out,
 # frames in, measurements to the master. The safe profile needs no other process: if the master
-# fails, and on SIGTERM, it runs to its end before the process ends.
+# fails, or on SIGTERM, it is completed before the process ends.
 
-#: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
+#: Longest sleep, so that signals, the parent's end and silence are detected in time, ms.
 MAX_WAIT_MS = 20
 #: A gap between two passes of at least this counts as a stall of the loop, ns.
 STALL_NS = 30_000_000
@@ -174,7 +174,7 @@ COLLECT_WITHIN_NS = 2_000_000
 
 
 class Gateway:
-    """Loop of a gateway.
+    """Main loop of a gateway.
 
     Parameters
     ----------
@@ -186,18 +186,18 @@ class Gateway:
     idle_timeout : float
         Silence of the master that triggers the safe profile while no set-points are due, s.
     parent : int, optional
-        Process with whose end the gateway ends, too; None: there is none.
+        Process whose end also ends the gateway; None: there is none.
     clock : callable
         Monotonic clock, ns.
     frames : FrameFeed, optional
-        Records what is on the bus.
+        Records the frames on the bus.
 
     Attributes
     ----------
     terminated : bool
-        Set by a signal handler or another thread to end the loop in order.
+        Set by a signal handler or another thread to end the loop.
     collect : callable
-        Collects garbage if that fits into the given time, ns.
+        Collects garbage if that takes less than the given time, ns.
     """
 
     def __init__(
@@ -222,8 +222,8 @@ class Gateway:
         self.collect: Callable[[int], bool] = lambda slack_ns: False
         self._ending = False
         self._cycled_at = self._collected_at = clock()
-        self._house_at = 0
-        self._end_unheard = False  # the safe profile ended while the bench was unreachable
+        self._housekeeping_at = 0
+        self._end_missed = False  # the safe profile ended while the bench was unreachable
         self._stalls = 0
 
     def run(self) -> int:
@@ -241,7 +241,7 @@ class Gateway:
                 traceback.print_exc()
                 return self.secure_blind(f"{type(error).__name__}: {error}")
         if self.frames is not None:
-            self.frames.flush()  # before the master hears that all was sent
+            self.frames.flush()  # before the session ends
         self.dialogue.event("info", "can_messages", self.traffic.receiver.report())
         stamps = f"time stamps of received frames: {self.traffic.time_stamps()}"
         self.dialogue.event("info", "can_time_stamps", stamps)
@@ -251,7 +251,7 @@ class Gateway:
 
     @property
     def ended(self) -> bool:
-        """Whether the gateway is to end, has secured the bench, and has reported this."""
+        """Whether the end was requested, the bench is secured, and this has been reported."""
         ending = self._ending or self.dialogue.ends
         return ending and self.guardian.state in SILENT and not self.guardian.notices
 
@@ -277,35 +277,35 @@ class Gateway:
         return min(MAX_WAIT_MS, -(-wait_ns // 1_000_000))
 
     def cycle(self, master: bool = True, bench: bool = True) -> None:
-        """Run one pass: the master's messages, the guardian, frames out, frames in, answers.
+        """Run one pass: the master's messages, the guardian, frames out, frames in, replies.
 
         Parameters
         ----------
         master, bench : bool
-            Whether something has arrived from there.
+            Whether messages or frames of this origin have arrived.
         """
-        # Send set-points before receiving frames: a bus that echoes own frames has them by then,
-        # and one wake-up handles both.
+        # Send set-points before receiving frames: if the bus echoes own frames, one wake-up handles
+        # both.
         traffic, dialogue = self.traffic, self.dialogue
         now = self.clock()
         if now - self._cycled_at > STALL_NS:
-            self._leave_out(now, now - self._cycled_at)
+            self._exclude_stall(now, now - self._cycled_at)
         self._cycled_at = now
-        housekeeping = self.terminated or now >= self._house_at
+        housekeeping = self.terminated or now >= self._housekeeping_at
         if master or housekeeping:
-            dialogue.take(traffic)
+            dialogue.receive(traffic)
         now = self.clock()
         if housekeeping:
-            self._house_at = now + HOUSEKEEPING_NS
-            self._watch_over(now)
+            self._housekeeping_at = now + HOUSEKEEPING_NS
+            self._check_end(now)
             if self.frames is not None:
                 self.frames.keep()
         self._demand(now)
-        if (bench or housekeeping) and traffic.take():
+        if (bench or housekeeping) and traffic.receive():
             dialogue.measurements(now, traffic, self.counters)
         if housekeeping or traffic.receiver.error_frames:
             self._watch_bus(now)
-        dialogue.answer(now, traffic.receiver)
+        dialogue.reply(now, traffic.receiver)
         if now - self._collected_at > COLLECT_EVERY_NS:
             self._collected_at = now
             self.collect(COLLECT_WITHIN_NS)
@@ -316,7 +316,7 @@ class Gateway:
         u = guardian.step(now, self.traffic.view(now))
         if guardian.state in SILENT:
             if before is GuardState.WITHDRAWING:
-                self._end_unheard = self.traffic.cut_off
+                self._end_missed = self.traffic.cut_off
                 self.traffic.send(sender.last(guardian.sent))
             return
         if u is not None and guardian.state is GuardState.WITHDRAWING:
@@ -327,24 +327,25 @@ class Gateway:
         guardian.new_demand = False
         self.traffic.send(frames)
 
-    def _watch_over(self, now: int) -> None:
-        """Check for reasons to end that come without a message."""
+    def _check_end(self, now: int) -> None:
+        """Check for reasons to end that no message announces."""
         orphan = self.parent is not None and not parent_alive(self.parent)
         if (self.terminated or orphan) and not (self._ending or self.dialogue.ends):
             self._ending = True
             cause = "parent_died" if orphan else "terminated"
             text = "the process that started the gateway has ended"
-            if not orphan:  # maybe not yet: SIGTERM comes when that process ends
+            if not orphan:  # SIGTERM may arrive before that process has ended
                 text = f"SIGTERM, sent from outside or because {text}"
             self.guardian.secure(now, cause, text, fault=orphan)
         if self.guardian.state in SILENT and now - self.dialogue.heard_at > ABANDONED_S * NS:
             self._ending = True
 
-    def _leave_out(self, now: int, stall: int) -> None:
+    def _exclude_stall(self, now: int, stall: int) -> None:
         """Exclude time in which this process was stalled from the ages of received messages.
 
-        A peer that really is silent is detected one timeout later. What the bench sent meanwhile is
-        still in the socket, but the master's messages come through a thread that was stalled, too.
+        A peer that really is silent is detected one timeout later. Frames that the bench sent
+        meanwhile are still in the socket, but the thread that receives the master's messages was
+        stalled, too.
         """
         self._stalls += 1
         self.traffic.receiver.leave_out(now, stall)
@@ -364,8 +365,8 @@ class Gateway:
                 self.dialogue.event("warning" if change.raised else "info", cause, change.text)
         for cause, text, frames in self.traffic.refused_frames(now):
             self.dialogue.event("warning", cause, text, frames)
-        if self._end_unheard and not self.traffic.cut_off:
-            self._end_unheard = False
+        if self._end_missed and not self.traffic.cut_off:
+            self._end_missed = False
             self._withdraw_again()
 
     def _withdraw_again(self) -> None:
@@ -394,7 +395,7 @@ class Gateway:
         return ExitStatus.INTERNAL
 
     def counters(self) -> dict[str, int]:
-        """Everything counted since the start."""
+        """All counts since the start."""
         return {
             **self.traffic.counters(),
             **self.guardian.counters,

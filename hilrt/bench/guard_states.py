@@ -21,7 +21,7 @@ Level = Literal["info", "warning", "error"]
 
 
 class GuardState(enum.Enum):
-    """State of the guardian; `hilrt.bench.guardian` draws the transitions."""
+    """State of the guardian; the transitions are in `hilrt.bench.guardian`."""
 
     OFF = "off"
     ENABLING = "enabling"
@@ -78,10 +78,10 @@ class BenchView:
     enabled : bool
         Whether it confirms the enable request (True for a bench that has no such signal).
     overdue : float
-        Age of the most overdue message divided by the age at which it counts as silent: below 1 all
-        is well; infinite if one has never been received.
+        Age of the most overdue message divided by the age at which it counts as silent; infinite if
+        one has never been received.
     text : str
-        Name of that message, and since when it is missing.
+        Name of that message, and how long it has been missing.
     """
 
     realised: Values

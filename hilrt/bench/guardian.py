@@ -2,14 +2,14 @@
 
 The gateway passes the master's requests and the bench's measurements to a `Guardian`, calls `step`
 from its own loop, sends the set-points that it returns and forwards its notices. Time is passed in
-(integer nanoseconds of a monotonic clock), so a test can run hours of it in milliseconds::
+(integer nanoseconds of a monotonic clock), so that a test can simulate hours in milliseconds::
 
     OFF ─arm→ ENABLING ─enabled→ RAMPING ─arrived→ ARMED ─set-points→ ACTIVE
                  └───────────┬──────┴────────────────┴────────────────┘
                           secure → SECURING → WITHDRAWING → SECURED ─arm→ ENABLING
 
-After a fault the bench stays secured; the master can arm it again only if it had requested the
-securing itself.
+After a fault the bench stays secured. The master can arm it again only if the master itself
+requested the safe profile.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from hilrt.bench.guard_states import (
 from hilrt.bench.set_points import RampedSetPoints, SetPointLimits, Values
 from hilrt.timing.monotonic import LastHeard
 
-#: Longest time that one move of the set-points covers, ns: after a stall of this process the bench
-#: still gets a ramp, not a step.
+#: Longest time that one move of the set-points covers, ns: after a stall of this process the
+#: set-points still ramp, instead of jumping.
 LONGEST_GAP_NS = 10 * CYCLE_NS
 #: Number of frames with the enable request withdrawn; one of them must get through.
 WITHDRAW_SENDS = 10
-#: The bench is given up at this multiple of the age at which it counts as silent.
+#: The bench is secured when it is silent for this multiple of the age at which it counts as late.
 SILENCE_FACTOR = 5.0
-#: A limitation is reported again after an absence of this long.
+#: Time without limitation after which it is reported again, ns.
 REPORT_AGAIN_NS = NS
 
 
@@ -58,7 +58,7 @@ class Guardian:
     state : GuardState
     points : RampedSetPoints
     enable : bool
-        The enable request to send with them.
+        The enable request to send with the set-points.
     tick : int
         Newest tick whose set-points were forwarded; -1 before the first.
     new_demand : bool
@@ -66,7 +66,7 @@ class Guardian:
     reason : str
         Why the bench was secured; empty if it was not.
     notices : list of Notice
-        Notices for the master; the caller takes and clears them.
+        Notices for the master; the caller forwards and clears them.
     counters : dict of str to int
         Counts of refused and limited set-points.
     """
@@ -113,8 +113,8 @@ class Guardian:
     def arm(self, now: int, u0: Values, bench: BenchView) -> None:
         """Enable the bench and bring its inputs to `u0` from `now` [ns] on.
 
-        Refused while the bench is being secured, and permanently after a fault: the master may not
-        know of it yet.
+        Refused while the bench is being secured, and permanently after a fault, of which the master
+        may not have been notified yet.
         """
         if not all(map(math.isfinite, u0)):
             self.counters["non_finite"] += 1
@@ -127,7 +127,7 @@ class Guardian:
         if self.state is GuardState.SECURED and self._fault:
             text = f"arm is refused, because the bench was secured: {self.reason}"
             self._event("warning", "arm_refused", text)
-            self._answer_secured()
+            self._report_secured()
             return
         self.master_seen(now)
         self.points.demand(u0)
@@ -160,9 +160,9 @@ class Guardian:
         return True
 
     def secure(self, now: int, cause: str, text: str, *, fault: bool = True) -> None:
-        """Run the safe profile; answer when it has ended, or at once if there is nothing to do."""
+        """Run the safe profile; report its end, or at once if there is nothing to do."""
         if self.state is GuardState.SECURED:
-            self._answer_secured(text)
+            self._report_secured(text)
             return
         if self.state in (GuardState.SECURING, GuardState.WITHDRAWING):
             return
@@ -171,7 +171,7 @@ class Guardian:
         self._complete = True
         if self.state is GuardState.OFF:
             self._enter(GuardState.SECURED, now)
-            self._answer_secured()
+            self._report_secured()
             return
         self._profile = SafeProfileRun(self.settings, self._tolerance, now)
         self.points.hold()
@@ -208,7 +208,7 @@ class Guardian:
             self._bring_down(now, bench)
         elif self.state is GuardState.WITHDRAWING and self._left == 0:
             self._enter(GuardState.SECURED, now)
-            self._answer_secured()
+            self._report_secured()
         if self.state in SILENT or now < self._next_send:
             return None
         self._move(now)
@@ -230,7 +230,7 @@ class Guardian:
             self._advance.heard(now)
 
     def _watch(self, now: int, bench: BenchView) -> None:
-        """Secure the bench if the master or the bench is silent or otherwise requires it."""
+        """Secure the bench if it or the master is silent, or if it is not enabled as requested."""
         if bench.overdue >= SILENCE_FACTOR:
             self.secure(now, "bench_silent", f"the bench is silent: {bench.text}")
         elif text := self._silence_of_master(now):
@@ -331,7 +331,7 @@ class Guardian:
 
     # ---- notices ---------------------------------------------------------------------------
 
-    def _answer_secured(self, text: str = "") -> None:
+    def _report_secured(self, text: str = "") -> None:
         """Report that the bench is secured, and why; `text` is used if no reason is known."""
         self.notices.append(Notice("secured", self.reason or text, complete=self._complete))
 

@@ -1,4 +1,4 @@
-"""Dialogue of a gateway with its master: demands in, measurements and notices out."""
+"""Messages between a gateway and its master: demands in, measurements and notices out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hilrt.wording import kind_of
 
 #: Time in which the bench must have sent all its messages before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0
-#: Shortest interval between answers to late set-points, ns.
-ANSWER_AGAIN_NS = 20_000_000
+#: Shortest interval between replies to late set-points, ns.
+REPLY_AGAIN_NS = 20_000_000
 #: Number of measurements between two reports of the counters.
 COUNTERS_EVERY = 20
 #: Shortest interval between lines of the same kind in the process's own log, s.
@@ -46,9 +46,9 @@ class MasterDialogue:
     Attributes
     ----------
     heard_at : int
-        When the master last sent something, ns.
+        Time of the newest message from the master, ns.
     ends : bool
-        Whether the master has told the gateway to end, or has given up.
+        Whether the master has requested the end, or has failed.
     stop_asked : bool
         Whether the master waits for a confirmation.
     malformed : int
@@ -77,12 +77,12 @@ class MasterDialogue:
         self._pack_u = struct.Struct(f"<{n_inputs}d").pack
         self._seq = 0
         self._kind: tuple[str, ...] = ()
-        self._written, self._quiet_until, self._untold = "", 0.0, 0
-        self._answered_at = 0
+        self._written, self._quiet_until, self._suppressed = "", 0.0, 0
+        self._replied_at = 0
 
     # ---- from the master -------------------------------------------------------------------
 
-    def take(self, traffic: BusTraffic) -> None:
+    def receive(self, traffic: BusTraffic) -> None:
         """Handle the master's messages; count malformed ones, and report the first."""
         for message in self.peer.receive(LOOK_NS):
             self.heard_at = self._clock()
@@ -92,7 +92,7 @@ class MasterDialogue:
             except ProtocolError as error:
                 self.malformed += 1
                 if self.malformed == 1:
-                    text = f"a message of the master is dropped: {error}"
+                    text = f"a message from the master is dropped: {error}"
                     self.event("warning", "malformed", text)
 
     def _handle(self, message: wire.FromMaster, traffic: BusTraffic) -> None:
@@ -122,9 +122,9 @@ class MasterDialogue:
         # polynomial by the actuation delay.
         if self._guardian.demand(now, message.tick, coefficients[0].tolist()):
             return
-        if self._guardian.state is GuardState.SECURED and now - self._answered_at > ANSWER_AGAIN_NS:
-            # The first answer may have been lost: repeat that nothing is forwarded.
-            self._answered_at = now
+        if self._guardian.state is GuardState.SECURED and now - self._replied_at > REPLY_AGAIN_NS:
+            # The first reply may have been lost: report again that the bench is secured.
+            self._replied_at = now
             self._guardian.secure(now, "late", "late set-points")
 
     # ---- to the master ---------------------------------------------------------------------
@@ -147,15 +147,15 @@ class MasterDialogue:
                 y=self._pack_y(*receiver.y),
                 t_valid_ns=receiver.t_valid_ns,
                 realised=self._pack_u(*traffic.realised),
-                # The counters are totals, and the master decodes them on its critical path: send
-                # them only now and then.
+                # The counters are totals, and the master decodes them on its critical path: they
+                # are not sent every time.
                 counters=counters() if self._seq % COUNTERS_EVERY == 0 else {},
             )
         )
         self._seq += 1
 
-    def answer(self, now: int, receiver: Receiver) -> None:
-        """Answer the master's requests that are pending at `now` [ns], and forward the notices."""
+    def reply(self, now: int, receiver: Receiver) -> None:
+        """Reply to pending requests of the master at `now` [ns], and forward the notices."""
         if self._initialize_by is not None:
             self._initialized(now, receiver)
         for notice in self._guardian.notices:
@@ -170,7 +170,7 @@ class MasterDialogue:
             self.peer.send(wire.Initialized(y=y, t_valid_ns=receiver.t_valid_ns))
         elif now > self._initialize_by:
             self._initialize_by = None
-            self.peer.send(wire.Error(text=_not_heard(receiver)))
+            self.peer.send(wire.Error(text=_missing_text(receiver)))
 
     def _pass_on(self, notice: Notice) -> None:
         self._write_down(notice)
@@ -195,17 +195,22 @@ class MasterDialogue:
             text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"
         if notice.level == "info" and notice.kind not in ("secured", "failed"):
             return
-        # The same notice may repeat for a late master, or at every stall of a busy processor.
+        # Notices may repeat while the master is late, or at every stall of a busy processor.
         kind, now = kind_of(notice.level, notice.cause, "", text), time.monotonic()
         if kind == self._kind and now < self._quiet_until:
-            self._untold += text != self._written
+            self._suppressed += text != self._written
             return
-        more = f" ({self._untold} more like the line before)" if self._untold else ""
-        self._kind, self._written, self._quiet_until, self._untold = kind, text, now + QUIET_S, 0
+        more = f" ({self._suppressed} more like the previous line)" if self._suppressed else ""
+        self._kind, self._written, self._quiet_until, self._suppressed = (
+            kind,
+            text,
+            now + QUIET_S,
+            0,
+        )
         print(f"{time.strftime('%H:%M:%S')} {text}{more}", file=sys.stderr, flush=True)
 
 
-def _not_heard(receiver: Receiver) -> str:
+def _missing_text(receiver: Receiver) -> str:
     """Text about messages missing at the first exchange, with a remedy."""
     messages, forms = receiver.missing(), receiver.missing_forms()
     remedies = []

@@ -1,4 +1,4 @@
-"""Reading of a bench on CAN: its table and its database, checked and combined."""
+"""A bench on CAN: its table, checked against and combined with its database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
 from hilrt.can.database import (
-    UNTOLD_MS,
+    DEFAULT_CYCLE_MS,
     SignalRef,
     check_distinct,
     find_signal,
@@ -54,14 +54,15 @@ FRAMES_IN_TIME = 2
 def emulated_cycle(message: Message, table: BenchOptions) -> int:
     """Time between two frames of a message that an emulated bench sends, ms.
 
-    This is the database's cycle time; without one, `UNTOLD_MS` or less if `bench_timeout` is short.
+    This is the database's cycle time; without one, `DEFAULT_CYCLE_MS`, or less if `bench_timeout`
+    is short.
     """
-    default = min(UNTOLD_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
+    default = min(DEFAULT_CYCLE_MS, 1e3 * table.timeouts.bench / FRAMES_IN_TIME)
     return max(1, round(message.cycle_time or default))
 
 
 class PortsError(ConfigError):
-    """Problems of a bench's table, with the ports that are known despite them.
+    """Problems of a bench's table, with the ports that are known nevertheless.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ class PortsError(ConfigError):
     ports : Ports
         Every port that the table names, without limits.
     unclear : collection of str
-        Names of ports about which only the name is known.
+        Ports of which only the name is known.
     """
 
     def __init__(self, problems: Sequence[str], ports: Ports, unclear: Collection[str]) -> None:
@@ -111,7 +112,7 @@ class Bench:
 
     @property
     def received(self) -> list[Message]:
-        """Messages from the bench that carry used signals; for contained ones the container."""
+        """Messages from the bench that carry used signals, or the containers of such messages."""
         refs = [*self.outputs.values(), *([self.state] if self.state else [])]
         return list({ref.carrier.name: ref.carrier for ref in refs}.values())
 
@@ -180,8 +181,8 @@ def longest_frame(message: Message) -> int:
     """Largest length of a message's frame with stuff bits and interframe space, bit; 0 for CAN FD.
 
     ``g + 8 s + 13 + floor((g + 8 s - 1) / 4)`` with s bytes, and g = 34, or 54 with an identifier
-    of 29 bits (Davis, Burns, Bril and Lukkien 2007, eq. 1). For a group of several frames it is
-    the length of one.
+    of 29 bits (Davis, Burns, Bril and Lukkien 2007, eq. 1). For a group of several frames, the
+    length of one frame.
     """
     if message.is_fd:
         return 0
@@ -316,7 +317,7 @@ def _within_declared(options: BenchOptions, refs: Mapping[str, SignalRef]) -> Be
         if entry.min is not None and entry.max is not None:
             low, high = narrowed(ref, entry.min, entry.max)
             safe, start = (
-                None if value is None else min(max(value, low), high)  # may lie outside by rounding
+                None if value is None else min(max(value, low), high)  # rounding may exceed a limit
                 for value in (entry.safe, entry.start)
             )
             inputs[port] = msgspec.structs.replace(entry, min=low, max=high, safe=safe, start=start)
@@ -328,13 +329,13 @@ def _narrower(given: BenchOptions, options: BenchOptions) -> Iterator[str]:
         table = given.inputs[port]
         if (entry.min, entry.max) != (table.min, table.max):
             yield (
-                f"input {port}: the database's range bounds it to {entry.min:g} to {entry.max:g},"
+                f"input {port}: the database limits it to {entry.min:g} to {entry.max:g},"
                 f" not {table.min:g} to {table.max:g} as the session file does"
             )
 
 
 def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list[str]:
-    """Check the signals found against each other and against the frames that carry them."""
+    """Check that the signals do not conflict, and that the frames can carry them."""
     driven = [(f"inputs.{port}.signal", ref) for port, ref in _found(signals.inputs).items()]
     driven += [("enable.request", signals.request)] if signals.request else []
     received = [*_found(signals.outputs).values(), *([signals.state] if signals.state else [])]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from hilrt.coupling.ramp import Bounds, approach
 
-# Plain floats, not arrays: for the few inputs of a bench, one numpy call takes longer than handling
-# all of them in Python; moves come at 1 kHz.
+# Plain floats, not arrays: for the few inputs of a bench, one numpy call takes longer than a loop
+# in Python, and set-points move at 1 kHz.
 Values = Sequence[float]
 
 #: Delay of a set-point up to which it is attributed to transmission, not to limitation, s.
@@ -74,23 +74,23 @@ class RampedSetPoints:
         self.sent = list(limits.safe)
         self.target = list(limits.safe)
         self._rate = [0.0] * len(self.sent)
-        self._fresh = False  # whether a demand has come since the last move
-        self._aimed = list(self.sent)  # target of the previous move
-        self._took = 0.0  # duration of the previous move, s
+        self._new_demand = False  # whether a demand has arrived since the last move
+        self._last_target = list(self.sent)  # target of the previous move
+        self._last_elapsed = 0.0  # duration of the previous move, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
-        # Deviations that jitter or transmission explain are not counted as limitation: the first
-        # set-point of a ramp arrives some ms late.
+        # Deviations that jitter or transmission explains do not count as limitation: the first
+        # set-point of a ramp arrives a few ms late.
         self._behind = [rate * max(cycle, TRANSMISSION_S) for rate in limits.max_rate]
 
     def rest_at(self, realised: Values) -> None:
-        """Start at the bench's measured values; at the safe value where that is NaN."""
+        """Start at the bench's measured values, or at the safe value if not measured (NaN)."""
         pairs = zip(realised, self.limits.safe, strict=True)
         self.sent = self.limits.clip([r if math.isfinite(r) else s for r, s in pairs])
         self._rate = [0.0] * len(self.sent)
 
     def demand(self, u: Values) -> list[int]:
         """Set finite demands; return the inputs whose demand is out of bounds."""
-        self.target, self._fresh = self.limits.clip(u), True
+        self.target, self._new_demand = self.limits.clip(u), True
         beyond = [i for i, value in enumerate(u) if value != self.target[i]]
         for i, allowed in self.limits.values.items():
             target = self.target[i]
@@ -108,8 +108,8 @@ class RampedSetPoints:
 
     def stay(self, elapsed: float) -> None:
         """Let `elapsed` [s] pass without a move."""
-        self._fresh = False
-        self._aimed, self._took = list(self.target), elapsed
+        self._new_demand = False
+        self._last_target, self._last_elapsed = list(self.target), elapsed
 
     def move(self, elapsed: float, *, follows: bool) -> list[int]:
         """Move towards the targets for `elapsed` [s], as fast as rate and jerk allow.
@@ -126,7 +126,7 @@ class RampedSetPoints:
         list of int
             Inputs whose limits keep them from following their target.
         """
-        if follows and not self._fresh:
+        if follows and not self._new_demand:
             self._wait()
         behind = []
         if not self.arrived or any(self._rate):
@@ -137,9 +137,9 @@ class RampedSetPoints:
                     value,
                     self._rate[i],
                     target,
-                    self._aimed[i],
+                    self._last_target[i],
                     elapsed,
-                    0.5 * (elapsed + self._took),
+                    0.5 * (elapsed + self._last_elapsed),
                     Bounds(limits.minimum[i], limits.maximum[i], limits.max_rate[i], self._jerk[i]),
                 )
                 if abs(target - sent[i]) > self._behind[i]:
@@ -149,11 +149,11 @@ class RampedSetPoints:
         return behind
 
     def _wait(self) -> None:
-        """Brake inputs that would overshoot while demands are late, and make the stop their target.
+        """Brake inputs that would overshoot while demands are late; target where they stop.
 
         Returning to the old target would only increase the distance to the next demand. The inputs
-        brake with half of their maximum jerk. The point of rest is predicted anew in every cycle
-        from `rate`, the mean over the previous step, and therefore still moves while they brake.
+        brake with half of their maximum jerk. The stopping point is predicted in every cycle from
+        `rate`, the mean over the previous step, and therefore still moves while they brake.
         """
         for i, (rate, jerk) in enumerate(zip(self._rate, self._jerk, strict=True)):
             if math.isinf(jerk):
@@ -161,4 +161,4 @@ class RampedSetPoints:
             rest = self.sent[i] + rate * abs(rate) / (2.0 * jerk)
             if (rest - self.target[i]) * rate > 0.0:
                 rest = min(max(rest, self.limits.minimum[i]), self.limits.maximum[i])
-                self.target[i] = self._aimed[i] = rest
+                self.target[i] = self._last_target[i] = rest

@@ -10,7 +10,8 @@ bytes and back), `frame_decoder` (signals of recorded frames);
 * the wire: `bus` with `bus_keys`, `socketcan` and `udp_multicast`, `bus_faults` (error frames,
 bus-off).
 
-The folder `tools` contains the functions of ``hilrt can``. Other rooms import python-can from here.
+The folder `tools` contains the functions of ``hilrt can``. Other packages import python-can from
+this one.
 """
 
 import sys

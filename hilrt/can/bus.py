@@ -26,25 +26,25 @@ from hilrt.can.udp_multicast import UdpFrames, from_message, open_can, to_messag
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 
-#: Maximum frames read per wake-up: a flood must not keep the guardian from its work.
+#: Maximum frames read per wake-up, so that a flood of frames does not delay the guardian.
 DRAIN_LIMIT = 256
 #: Time limit for sending a frame, s.
 SEND_TIMEOUT = 0.001
-#: Receive buffer requested from the kernel: the default loses frames in bursts without an error.
+#: Receive buffer requested from the kernel: the default one silently loses frames in bursts.
 RECEIVE_BUFFER_BYTES = 4 << 20
-#: Consecutive failed readings after which an interface counts as gone.
+#: Consecutive failed reads after which an interface counts as gone.
 GONE_AFTER = 5
 #: Time limit for a bus that is still being opened at the end, s.
 CLOSE_TIMEOUT = 5.0
-#: The option that exceeds the system's limit, for privileged processes.
+#: Socket option that may exceed the system's limit, for privileged processes.
 _SO_RCVBUFFORCE = 33
 
 
 class Direct(Protocol):
-    """Frames that bypass python-can, for the most common interfaces."""
+    """Reading and sending without python-can, for the most common interfaces."""
 
     errors: int
-    #: Whether the interface is down or gone, by the latest reading or sending.
+    #: Whether the interface is down or gone, as of the latest read or write.
     down: bool
     #: Whether it is gone, so that this socket will not recover.
     gone: bool
@@ -73,7 +73,7 @@ class CanBus:
     bus : can.BusABC
     direct : callable, optional
         Creates a replacement for reading and sending, from a file descriptor.
-    again : callable, optional
+    reopen : callable, optional
         Reopens the bus after its interface was gone.
     interface : str
         python-can's name of the interface.
@@ -85,7 +85,7 @@ class CanBus:
         self,
         bus: can.BusABC,
         direct: Callable[[int], Direct] | None = None,
-        again: Callable[[], can.BusABC] | None = None,
+        reopen: Callable[[], can.BusABC] | None = None,
         interface: str = "",
         channel: str | None = None,
     ) -> None:
@@ -94,14 +94,14 @@ class CanBus:
         self._channel = channel
         self._make_direct = direct
         self._direct = direct(bus.fileno()) if direct else None
-        self._again = again
-        self._failures = 0  # consecutive readings
+        self._reopen_bus = reopen
+        self._failures = 0  # consecutive failed reads
         self._errors = 0
         self._queue: deque[Frame] = deque()
         self._thread: threading.Thread | None = None
         self._opening: threading.Thread | None = None
-        self._fresh: can.BusABC | None = None
-        self._away = False  # the bus was closed in order to be reopened
+        self._reopened: can.BusABC | None = None
+        self._reopening = False  # the bus was closed in order to be reopened
         self._closing = threading.Event()
         try:
             self._fd = bus.fileno()
@@ -125,7 +125,7 @@ class CanBus:
 
     @property
     def system_clock(self) -> bool:
-        """Whether the frames' times come from this machine's clock, not from a device's."""
+        """Whether the frames' times are those of this machine's clock, not a device's."""
         return self._direct is not None
 
     @property
@@ -138,7 +138,7 @@ class CanBus:
 
     @property
     def down(self) -> bool:
-        """Whether the interface is down or gone, by the latest reading or sending."""
+        """Whether the interface is down or gone, as of the latest read or write."""
         return self._direct.down if self._direct is not None else self._failures >= GONE_AFTER
 
     def revive(self) -> bool:
@@ -146,17 +146,17 @@ class CanBus:
 
         The file descriptor keeps its number, so that waiting for it continues.
         """
-        direct, make, again = self._direct, self._make_direct, self._again
-        if direct is None and again is not None and self.down:
-            return self._reopen(again)
-        if direct is None or not direct.gone or make is None or again is None:
+        direct, make, reopen = self._direct, self._make_direct, self._reopen_bus
+        if direct is None and reopen is not None and self.down:
+            return self._reopen(reopen)
+        if direct is None or not direct.gone or make is None or reopen is None:
             return False
         try:
-            fresh = again()
+            reopened = reopen()
         except (can.CanError, OSError):
             return False
-        os.dup2(fresh.fileno(), self._fd)
-        fresh.shutdown()
+        os.dup2(reopened.fileno(), self._fd)
+        reopened.shutdown()
         self._errors += direct.errors
         direct.close()
         self._direct = make(self._fd)
@@ -165,51 +165,51 @@ class CanBus:
 
     def bus_off(self) -> bool | None:
         """Whether the controller is bus-off, according to its driver; None if not reported."""
-        if self._direct is not None or self._away:
+        if self._direct is not None or self._reopening:
             return None
         return controller_off(self._interface, self._bus)
 
     def restart(self) -> bool:
-        """Restart a bus-off controller; False while that is in progress: call it again then.
+        """Restart a bus-off controller; False while that is in progress, until a later call.
 
         Raises
         ------
         OSError
             If the system refuses.
         """
-        if self._direct is None and self._again is not None:
-            return self._reopen(self._again)  # reopening is supported by every driver
+        if self._direct is None and self._reopen_bus is not None:
+            return self._reopen(self._reopen_bus)  # reopening is supported by every driver
         if self._interface != "socketcan" or self._channel is None:
             raise OSError(errno.EOPNOTSUPP, "this interface has no controller to restart")
         restart_controller(self._channel)
         return True
 
-    def _reopen(self, again: Callable[[], can.BusABC]) -> bool:
+    def _reopen(self, reopen: Callable[[], can.BusABC]) -> bool:
         """Reopen the bus in a thread: some interfaces take seconds."""
-        self._away = True
+        self._reopening = True
         if self._opening is None:
 
             def open_again(old: can.BusABC) -> None:
                 with suppress(Exception):  # ignore errors of the old bus
                     old.shutdown()
                 with suppress(Exception):  # not back yet
-                    self._fresh = again()
+                    self._reopened = reopen()
 
             self._opening = threading.Thread(target=open_again, args=(self._bus,), daemon=True)
             self._opening.start()
         if self._opening.is_alive():
             return False
-        self._opening, fresh, self._fresh = None, self._fresh, None
-        if fresh is None:
+        self._opening, reopened, self._reopened = None, self._reopened, None
+        if reopened is None:
             return False
         if self._thread is None:
-            os.dup2(fresh.fileno(), self._fd)
-        self._bus, self._failures, self._away = fresh, 0, False
+            os.dup2(reopened.fileno(), self._fd)
+        self._bus, self._failures, self._reopening = reopened, 0, False
         return True
 
     @property
     def errors(self) -> int:
-        """Numbers of failed readings, and of datagrams that were not frames."""
+        """Number of failed reads, and of datagrams that were not frames."""
         return self._errors + (self._direct.errors if self._direct else 0)
 
     def drain(self) -> list[Frame]:
@@ -225,11 +225,11 @@ class CanBus:
             if self._queue:
                 self._notify()
             return frames
-        for _ in range(0 if self._away else DRAIN_LIMIT):
+        for _ in range(0 if self._reopening else DRAIN_LIMIT):
             try:
                 frame = self._bus.recv(timeout=0)
             except Exception as error:  # drivers may raise any exception
-                # a bad datagram does not stop reading: the rest follows at the next call
+                # The remaining datagrams are read at the next call.
                 self._failed(error)
                 break
             self._failures = 0
@@ -242,7 +242,7 @@ class CanBus:
         """Send a frame; raise `can.CanError` or `OSError` if that fails."""
         if self._direct is not None:
             self._direct.send(frame)
-        elif self._away:
+        elif self._reopening:
             raise OSError(errno.ENODEV, "the interface is missing")
         else:
             message = to_message(frame)
@@ -267,11 +267,11 @@ class CanBus:
         elif self._thread is None:
             os.close(self._fd)
         with suppress(can.CanError, OSError):  # the interface may be gone
-            (self._fresh or self._bus).shutdown()
+            (self._reopened or self._bus).shutdown()
 
     def _read(self) -> None:
         while not self._closing.is_set():
-            if self._away:
+            if self._reopening:
                 self._closing.wait(0.01)
                 continue
             try:
@@ -310,7 +310,7 @@ def _enlarge_buffer(fd: int) -> None:
 
 
 def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
-    """Problems of a ``bus`` table that show without opening the bus."""
+    """Problems of a ``bus`` table that can be found without opening the bus."""
     interface = arguments.get("interface")
     known = sorted(str(name) for name in can.VALID_INTERFACES)
     if interface is None:
@@ -334,15 +334,14 @@ def _remedy(error: Exception, interface: str) -> str:
     if interface == "udp_multicast" and offline:
         return (
             "the machine has no network for multicast frames; without one, they work within the "
-            "machine with an IPv4 channel and hop_limit = 0,"
-            " or after "
+            "machine with an IPv4 channel and hop_limit = 0, or after "
             "`sudo ip route add 224.0.0.0/4 dev lo`"
         )
     return "check interface and channel, the cable or network, and that the interface is up"
 
 
-def _hear_own_group_only(fd: int) -> None:
-    """Exclude other groups on the same port; Linux delivers whatever any socket has joined."""
+def _restrict_to_group(fd: int) -> None:
+    """Exclude other groups on the same port, which Linux delivers if any socket has joined them."""
     if sys.platform != "linux":
         return
     with socket.socket(fileno=os.dup(fd)) as same:
@@ -389,7 +388,7 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     arguments : mapping
         As for `open_library_bus`.
     receive : sequence of Message
-        Messages to listen to; others may be dropped early. Empty: all of them.
+        Messages to listen to; the kernel may drop others. Empty: all messages.
     label : str
         Table and key of the bus, for messages.
 
@@ -400,8 +399,8 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     """
     filters: dict[str, Any] = {}
     if arguments.get("interface") == "socketcan" and receive:
-        # Only if the kernel filters: with python-can's own filter, `recv` would return None, which
-        # means "empty", for every dropped frame. The receiver looks up identifiers anyway.
+        # Only for a filter in the kernel: python-can's own filter makes `recv` return None for
+        # every dropped frame, which means "empty". The receiver looks up identifiers anyway.
         filters["can_filters"] = IdTable((message, True) for message in receive).filters()
         if any(map(is_j1939, receive)):
             filters["can_filters"] += j1939_transport.filters()
@@ -409,12 +408,12 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     bus = open_library_bus(arguments, label)
     direct: Callable[[int], Direct] | None = None
     if arguments["interface"] == "udp_multicast":
-        _hear_own_group_only(bus.fileno())
+        _restrict_to_group(bus.fileno())
     if UdpFrames.available(arguments["interface"]):
         group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
         hops = int(arguments.get("hop_limit", 0))
         direct = partial(UdpFrames, group=group, hop_limit=hops)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
         direct = SocketCanFrames
-    again = partial(open_can, **arguments)
-    return CanBus(bus, direct, again, arguments["interface"], arguments.get("channel"))
+    reopen = partial(open_can, **arguments)
+    return CanBus(bus, direct, reopen, arguments["interface"], arguments.get("channel"))

@@ -1,7 +1,7 @@
 """Faults of the bus: kind, time, and reaction. No I/O.
 
 A `BusWatch` receives error frames, the results of sending, and the state of the interface; it
-reports faults that appear and clear. If an interface reports no errors, a fault shows by its
+reports faults that appear and clear. If an interface reports no errors, a fault is detected by its
 effect: nothing can be sent, or nothing is received.
 """
 
@@ -37,7 +37,7 @@ NS = 1_000_000_000
 class BusOffRecovery(Table):
     """``bus_off_recovery``: restart a controller that has left the bus (bus-off).
 
-    Without this table it stays off, unless the interface restarts it by itself.
+    Without this table it stays off, unless the interface restarts it.
     """
 
     #: [s] Time for which the controller stays off the bus before each restart.
@@ -92,10 +92,10 @@ class RestartSchedule:
 
 Policy = Literal["safe", "warn", "ignore"]
 
-#: Number of error frames within `WINDOW_NS` from which the bus counts as disturbed.
+#: Number of error frames within `WINDOW_NS` that is reported as a fault.
 DISTURBED = 20
 WINDOW_NS = 1_000_000_000
-#: Time without a sent frame after which that counts as a fault, ns.
+#: Time for which no frame could be sent that is reported as a fault, ns.
 BLOCKED_NS = 50_000_000
 #: Bits of error frames that indicate a state, not an error on the bus.
 _STATES = ERROR | CONTROLLER | BUS_OFF | RESTARTED | COUNTERS
@@ -123,9 +123,9 @@ class BusFaults(Table):
     bus_errors: Policy = "warn"
     #: Any error frame; its content is an event, at most once a second.
     error_frames: Policy = "warn"
-    #: No frame has left for 50 ms: the transmit buffer is full.
+    #: No frame could be sent for 50 ms: the transmit buffer is full.
     not_sent: Policy = "safe"
-    #: The controller or the kernel lost frames that came too fast.
+    #: The controller or the kernel lost frames that arrived too fast.
     overflow: Policy = "warn"
 
 
@@ -183,10 +183,10 @@ class BusWatch:
                 self._errors.append(now)
             # Other states of the controller are faults of their own.
             if kind & ~_STATES or (kind & CONTROLLER and detail & WARNING):
-                self._note(now, frame)
+                self._report_content(now, frame)
 
-    def _note(self, now: int, frame: Frame) -> None:
-        """Note the content of an error frame, with the number of unreported ones."""
+    def _report_content(self, now: int, frame: Frame) -> None:
+        """Report the content of an error frame, with the number of unreported ones."""
         if self._reported_at is not None and now - self._reported_at < WINDOW_NS:
             self._unreported += 1
             return
@@ -197,20 +197,20 @@ class BusWatch:
         self._changes.append(Change("error_frames", True, text))
 
     def controller(self, off: bool | None) -> None:
-        """Store the reported state of the controller; None if there is none."""
+        """Process the reported state of the controller; None if it is not reported."""
         if off:
             self._raise("bus_off", _OFF_TEXT)
         elif off is False:
             self._clear("bus_off", "the controller is on the bus again")
 
     def heard(self, now: int) -> None:
-        """Note the reception of a good frame at `now` [ns]; none arrive while bus-off."""
+        """Record the reception of a good frame at `now` [ns]; none arrive while bus-off."""
         self._heard_at = now
         if self.active:
             self._clear("bus_off", "frames are received again")
 
     def sent(self, now: int, ok: bool) -> None:
-        """Note the result of sending a frame at `now` [ns]."""
+        """Record the result of sending a frame at `now` [ns]."""
         if ok:
             self._blocked_since = None
             if self.active:
@@ -236,8 +236,7 @@ class BusWatch:
         if blocked is not None and now - blocked > BLOCKED_NS and not down:
             text = (
                 f"no frame has been sent for {1e-6 * (now - blocked):.0f} ms: the transmit buffer "
-                "is "
-                "full; check that a node acknowledges, the bit rate and the bus load"
+                "is full; check that a node acknowledges, the bit rate and the bus load"
             )
             self._raise("not_sent", text)
         changes, self._changes = self._changes, []

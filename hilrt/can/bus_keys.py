@@ -1,6 +1,6 @@
 """Comparison of the keys of a ``bus`` table with the arguments of python-can's bus class.
 
-python-can ignores unknown arguments: a misspelt key silently leaves the default of the right one.
+python-can ignores unknown arguments, so a misspelt key would silently have no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from can.interfaces import BACKENDS
 
 from hilrt.config.from_toml import nearest
 
-#: Interfaces that ignore unknown arguments; others may accept more than those they declare.
+#: Interfaces that ignore unknown arguments; others may accept undeclared ones.
 CLOSED = ("socketcan", "udp_multicast", "virtual")
 #: Keys that a table may keep when its interface changes, even if the bus ignores them.
 COMMON = frozenset({"interface", "channel", "bitrate", "data_bitrate", "fd", "can_filters"})
@@ -51,7 +51,7 @@ def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
 
 
 def _known(arguments: Mapping[str, Any]) -> frozenset[str]:
-    """Keys named by the interface; empty if its driver is not installed."""
+    """Keys that the interface declares; empty if its driver is not installed."""
     module, name = BACKENDS.get(str(arguments.get("interface")), ("", ""))
     try:
         bus = getattr(importlib.import_module(module), name)
@@ -88,7 +88,7 @@ def missing_interface(arguments: Mapping[str, Any], networks: Path = _NETWORKS) 
     except Exception as error:  # drivers may raise any exception
         return [f"{what}: its driver cannot be used on this host ({error}); install it"]
     found = []
-    if getattr(driver, "serial", driver) is None:  # such a driver is imported without the package
+    if getattr(driver, "serial", driver) is None:  # the driver tolerates a missing package
         found.append(f"{what}: its driver needs the package pyserial; install it")
     if interface in ("slcan", "serial") and isinstance(channel, str):
         found += _missing_device(channel)

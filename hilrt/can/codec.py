@@ -1,10 +1,10 @@
 """Coding of the used signals of one CAN message, compiled to a few shifts and masks.
 
-cantools codes every signal of a message by dictionaries, which takes some 10 µs per frame and, with
-the cold caches of a process that wakes up for each frame, twice that. A gateway does so thousands
-of times a second for only a few signals. Therefore the two functions for a message are generated
-once as Python source with all constants of the database, and compiled: integers and floats, either
-byte order, multiplexed or not. Containers are left to cantools.
+cantools codes every signal of a message by dictionaries, which takes some 10 µs per frame, and
+twice that with the cold caches of a process that wakes up for each frame. A gateway codes thousands
+of frames per second and needs only a few signals. Therefore two functions per message are generated
+as Python source with all constants of the database, and compiled: for integers and floats, either
+byte order, multiplexed or not. Containers are coded by cantools.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def codec(
     *,
     strict: bool = True,
 ) -> Codec:
-    """The fastest codec that the message permits.
+    """Create the fastest codec that the message permits.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def codec(
 
 
 class CantoolsCodec:
-    """Codec for any message, by cantools."""
+    """Codec for any message, using cantools."""
 
     def __init__(self, message: Message, names: Sequence[str]) -> None:
         self._message = message
@@ -136,12 +136,12 @@ class _Field(NamedTuple):
     real: bool  # an IEEE float
     scale: float
     offset: float
-    room: int  # bits of the message
+    message_bits: int  # bits of the message
 
     @property
     def fits(self) -> bool:
         """Whether it lies within the message."""
-        return 0 <= self.shift <= self.room - self.length
+        return 0 <= self.shift <= self.message_bits - self.length
 
     @property
     def available(self) -> str:
@@ -217,7 +217,7 @@ def _field(signal: Signal, length: int) -> _Field:
         real=signal.is_float,
         scale=scale,
         offset=offset,
-        room=8 * length,
+        message_bits=8 * length,
     )
 
 
@@ -349,14 +349,14 @@ def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int
     # One integer: big-endian if all fields are, else little-endian with the others reversed once.
     order = "big" if fields and all(field.big for field in fields) else "little"
     main = [str(int.from_bytes(background, order))]  # type: ignore[arg-type]
-    turned: list[str] = []
+    reversed_parts: list[str] = []
     for i, field in enumerate(fields):
         if not field.fits:
             continue
         part = f"({field.coded(f'v{i}')}) << {field.shift}"
-        (turned if field.big and order == "little" else main).append(part)
-    if turned:
-        main.append(f"from_bytes(({' | '.join(turned)}).to_bytes({size}, 'big'), 'little')")
+        (reversed_parts if field.big and order == "little" else main).append(part)
+    if reversed_parts:
+        main.append(f"from_bytes(({' | '.join(reversed_parts)}).to_bytes({size}, 'big'), 'little')")
     unpack = f"    {''.join(f'v{i}, ' for i in range(len(fields)))}= values\n" if fields else ""
     whole = " | ".join(main)
     return f"def encode(values):\n{unpack}    return ({whole}).to_bytes({size}, '{order}')\n"

@@ -21,7 +21,7 @@ from hilrt.solver import Port
 
 #: Assumed cycle time of a message without one in the database, ms: that of an emulated bench, and
 #: the step of a new session.
-UNTOLD_MS = 100
+DEFAULT_CYCLE_MS = 100
 
 # ---- the database ------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-"""Times of frames by the clock that stamped them: a device's, an interface's, the system's."""
+"""Ages of frames from their time stamps, by the clock of a device, an interface or the system."""
 
 from __future__ import annotations
 
-#: Maximum age of a frame's own time relative to its reading for it to be trusted, ns …
+#: Maximum age of a frame when it is read, for its time stamp to be trusted, ns …
 MAX_AGE_NS = 60_000_000_000
-#: … and up to which it counts as the system's clock, if the interface names none.
+#: … and to be attributed to the system's clock, if the interface does not name the clock.
 MAX_SYSTEM_AGE_NS = 1_000_000_000
 #: Maximum drift of a device's clock against this machine's.
 DRIFT = 2e-4
@@ -25,19 +25,21 @@ class DeviceClock:
 
     def age(self, stamp: int, now: int) -> int:
         """Age at `now` [ns] of the frame with that `stamp` [ns], ns."""
-        seen = now - stamp
+        apparent_age = now - stamp
         if self.offset is None:
-            self.offset = seen
+            self.offset = apparent_age
         else:
-            crept = self.offset + int(DRIFT * (now - self._at))
+            drifted = self.offset + int(DRIFT * (now - self._at))
             # A larger jump of the device's clock counts as a new clock.
-            self.offset = seen if seen - crept > MAX_AGE_NS else min(seen, crept)
+            self.offset = (
+                apparent_age if apparent_age - drifted > MAX_AGE_NS else min(apparent_age, drifted)
+            )
         self._at = now
-        return seen - self.offset
+        return apparent_age - self.offset
 
 
 class ReceptionTimes:
-    """Ages of frames at their reading, for any clock that stamped them.
+    """Ages of frames when they are read, for any clock of their time stamps.
 
     Parameters
     ----------
@@ -55,9 +57,9 @@ class ReceptionTimes:
         Parameters
         ----------
         stamp : int
-            Its own time, ns; 0: none.
+            Its time stamp, ns; 0: none.
         mono, real : int
-            Monotonic and system clock at the reading, ns.
+            Monotonic and system clock when it is read, ns.
         """
         if not stamp:
             return 0

@@ -114,7 +114,7 @@ _CONTROLLER_DETAILS = {
     ACTIVE: "error-active again",
 }
 
-#: Interfaces of python-can whose error frames have SocketCAN's layout; two of them pass on frames
+#: Interfaces of python-can whose error frames have SocketCAN's layout; two of them forward frames
 #: of another program.
 _SAME_LAYOUT = frozenset({"socketcan", "socketcand", "gs_usb", "udp_multicast", "virtual"})
 
@@ -147,7 +147,7 @@ def error_text(frame: Frame) -> str:
     return text
 
 
-#: A bus that cannot be opened, is off, or has a full queue.
+#: Errors of a bus that cannot be opened, is off, or has a full queue.
 BUS_ERRORS: Final = (can.CanError, OSError)
-#: Data that do not fit their message.
+#: Errors for data that do not fit their message.
 DECODE_ERRORS: Final = (DecodeError, ValueError)

@@ -1,7 +1,7 @@
 """Decoding of recorded frames: all signals that a frame contains.
 
-A gateway accepts complete frames only. For recordings, signals of short frames are decoded as well,
-and if the multiplexer has an unknown value, the signals that do not depend on it.
+A gateway accepts only complete frames. For recordings, short frames are decoded as far as possible,
+and if the multiplexer has an unknown value, the signals that do not depend on it are decoded.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class FrameDecoder:
         )
 
     def decode(self, data: bytes) -> list[float] | None:
-        """Values of the signals, NaN for one without a value; None if decoding fails."""
+        """Decode the signals, NaN for those without a value; None if decoding fails."""
         missing = self.message.length - len(data) if self._needed else 0
         whole = data + bytes(missing) if missing > 0 else data
         try:

@@ -1,4 +1,4 @@
-"""Look-up of messages by the identifier of a frame; J1939 ones from any sender."""
+"""Look-up of messages by a frame's identifier; J1939 messages are found for any sender."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANY_SOURCE = 0xFE
 
 
 def can_id_of(message: Message) -> int:
-    """Number under which data frames of a database message are found."""
+    """`Frame.can_id` of the data frames of a database message."""
     return int(message.frame_id) | (EXTENDED if message.is_extended_frame else 0)
 
 
@@ -43,7 +43,7 @@ def is_j1939(message: Message) -> bool:
 
 
 def without_priority(message: Message, identifier: int) -> int:
-    """An identifier for comparison: a J1939 sender may use any priority."""
+    """Identifier for comparison, without the priority, which a J1939 sender may choose."""
     return identifier & 0x03FFFFFF if is_j1939(message) else identifier
 
 

@@ -25,11 +25,11 @@ _ALL = 0xFF
 ONE_FRAME, LONGEST = 8, 1785
 #: Bytes of a group in each packet.
 _PACKET = 7
-#: Silence after which a transfer is abandoned: of the sender of a broadcast (T1), in either
-#: direction for a transfer to one node (T2, T3), ns.
+#: Silence after which a transfer is abandoned, ns: of the sender of a broadcast (T1), or in both
+#: directions of a transfer to one node (T2, T3).
 BROADCAST_NS, CONNECTION_NS = 750_000_000, 1_250_000_000
 #: Maximum simultaneous transfers; noise must not exhaust the memory.
-_MOST = 256
+_MAX_TRANSFERS = 256
 #: Longest permitted pause between two packets (Tr), s.
 PACKET_S = 0.2
 
@@ -40,8 +40,8 @@ class ParameterGroup(NamedTuple):
     Attributes
     ----------
     can_id : int
-        As if a single frame had carried it: priority of its announcement, group, destination if the
-        group has one, source.
+        Identifier that a single frame would have: priority of the announcement, group, destination
+        if the group has one, source.
     data : bytes
         9 to 1785 bytes.
     announced_ns, complete_ns : int
@@ -106,7 +106,7 @@ class GroupAssembler:
         """Whether a frame belongs to the transport protocol."""
         return can_id & _FORMAT_BITS in (_MANAGEMENT_ID, _TRANSFER_ID)
 
-    def take(self, can_id: int, data: bytes, t_ns: int) -> ParameterGroup | None:
+    def receive(self, can_id: int, data: bytes, t_ns: int) -> ParameterGroup | None:
         """Process a frame; return the group that it completes, if any.
 
         Parameters
@@ -139,10 +139,10 @@ class GroupAssembler:
             if transfer is not None:
                 transfer.heard_ns = t_ns
         elif control == _ACKNOWLEDGED:
-            self._give_up((destination, source))
+            self._abandon((destination, source))
         elif control == _ABORT:  # from either side
-            self._give_up((destination, source))
-            self._give_up((source, destination))
+            self._abandon((destination, source))
+            self._abandon((source, destination))
         else:
             self.strays += 1
 
@@ -162,10 +162,10 @@ class GroupAssembler:
         whole = can_id & (EXTENDED | 0x1C000000) | group << 8 | source
         if group >> 8 & 0xFF < 240:  # a group for one node has the address in the identifier
             whole |= destination << 8
-        self._give_up((source, destination))  # a node has only one transfer at a time to another
+        self._abandon((source, destination))  # a node has only one transfer at a time to another
         if not self._wanted(whole):
             return
-        if len(self._transfers) >= _MOST:
+        if len(self._transfers) >= _MAX_TRANSFERS:
             self._forget(t_ns)
         self._transfers[source, destination] = _Transfer(whole, length, t_ns)
 
@@ -173,11 +173,11 @@ class GroupAssembler:
         """Abandon transfers that have been silent for too long, or the oldest one."""
         for key in list(self._transfers):
             if self._is_over(key, t_ns):
-                self._give_up(key)
-        if len(self._transfers) >= _MOST:
-            self._give_up(next(iter(self._transfers)))
+                self._abandon(key)
+        if len(self._transfers) >= _MAX_TRANSFERS:
+            self._abandon(next(iter(self._transfers)))
 
-    def _give_up(self, key: tuple[int, int]) -> None:
+    def _abandon(self, key: tuple[int, int]) -> None:
         if self._transfers.pop(key, None) is not None:
             self.incomplete += 1
 
@@ -191,7 +191,7 @@ class GroupAssembler:
         key = can_id & 0xFF, can_id >> 8 & 0xFF
         transfer = self._transfers.get(key)
         if transfer is not None and self._is_over(key, t_ns):
-            self._give_up(key)
+            self._abandon(key)
             transfer = None
         if transfer is None or len(data) < 2:
             self.strays += 1
@@ -199,15 +199,15 @@ class GroupAssembler:
         number, count = data[0], len(transfer.packets)
         expected = min(_PACKET, transfer.length - _PACKET * (number - 1))
         if not 0 < number <= count or len(data) - 1 < expected:
-            self._give_up(key)
+            self._abandon(key)
             return None
         transfer.heard_ns = t_ns
         if key[1] == _ALL and number > 1 + count - transfer.missing:
-            self._give_up(key)  # a packet was lost, and a broadcast is not repeated
+            self._abandon(key)  # a packet was lost, and a broadcast is not repeated
             return None
         if transfer.packets[number - 1] is None:
             transfer.missing -= 1
-        transfer.packets[number - 1] = data[1 : 1 + expected]  # if repeated, the newest counts
+        transfer.packets[number - 1] = data[1 : 1 + expected]  # if repeated, the newest is used
         if transfer.missing:
             return None
         del self._transfers[key]

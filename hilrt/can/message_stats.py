@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-#: Intervals after which a message's mean interval replaces the database's cycle time.
+#: Number of intervals after which their mean replaces the database's cycle time.
 LEARN_INTERVALS = 20
-#: From then on, a gap counts as at most this many mean intervals, but at least this time, s.
+#: Limit of longer intervals in the mean from then on: mean intervals, and lower bound of that, s.
 LONGEST_GAP = 4.0
 SHORTEST_GAP_S = 1e-3
-#: The mean interval forgets within some 50 frames.
+#: Weight of a new interval in the mean, which follows changes within some 50 frames.
 FORGETTING = 0.02
-#: Reasons for which a frame does not count, or is known to be missing.
+#: Reasons for which a frame is rejected, or known to be missing.
 REASONS = (
     "decode_errors",
     "checksum_errors",
@@ -33,7 +33,7 @@ class MessageStats:
     Attributes
     ----------
     frames : int
-        Frames received, whether they counted or not.
+        Frames received, including rejected ones.
     checksum_errors, repeated, lost, out_of_order, held_up, not_available : int
         Damaged frames; with the counter of the previous one; missing according to the counter; with
         a counter that went back or too far ahead; accepted only after a stall; values marked as not
@@ -98,7 +98,7 @@ class FrameDefect(NamedTuple):
     text: str
 
 
-#: Without held-up frames: some follow every silence, whose event counts them.
+#: Held-up frames are omitted: some follow every silence, which has its own event.
 DEFECTS: Final = (
     FrameDefect(
         "can_bad_checksum",

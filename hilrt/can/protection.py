@@ -60,11 +60,11 @@ class Guarded(NamedTuple):
     Parameters
     ----------
     check : callable
-        Whether the bytes are intact.
+        Checks that the bytes are intact.
     protect : callable
-        Bytes with header or checksum, for given bytes and count.
+        Returns the bytes with header or checksum, for given bytes and count.
     counter : callable, optional
-        Count in the bytes; None if the counter is a signal of the message.
+        Reads the count; None if the counter is a signal of the message.
     modulus : int
         Modulus of that count.
     header : int
@@ -102,7 +102,7 @@ def _data_id(options: Protection, label: str) -> int:
     return options.data_id
 
 
-def _room(message: Message, first: int, count: int, label: str) -> int:
+def _header_mask(message: Message, first: int, count: int, label: str) -> int:
     """Mask of a header's bytes; `ConfigError` if the message is too short for it."""
     if message.length < first + count:
         raise ConfigError(
@@ -115,7 +115,7 @@ def _room(message: Message, first: int, count: int, label: str) -> int:
 def _profile_1(options: Protection, message: Message, label: str) -> Guarded:
     data_id, offset = _data_id(options, label), options.offset
     mode = _ID_MODES[options.id_mode]
-    header = _room(message, offset, 2, label)
+    header = _header_mask(message, offset, 2, label)
     length = message.length
 
     def protect(data: bytes, count: int) -> bytes:
@@ -149,7 +149,7 @@ def _profile_2(options: Protection, message: Message, label: str) -> Guarded:
             f"{label} offset = {options.offset}: the header of profile 2 is at byte 0"
         )
     ids, length = bytes(options.data_ids), message.length
-    _room(message, 0, 2, label)
+    _header_mask(message, 0, 2, label)
 
     def protect(data: bytes, count: int) -> bytes:
         whole = bytearray(data)
@@ -165,7 +165,7 @@ def _profile_2(options: Protection, message: Message, label: str) -> Guarded:
 
 def _profile_5(options: Protection, message: Message, label: str) -> Guarded:
     data_id, offset = _data_id(options, label), options.offset
-    header, length = _room(message, offset, 3, label), message.length
+    header, length = _header_mask(message, offset, 3, label), message.length
 
     def protect(data: bytes, count: int) -> bytes:
         whole = bytearray(data)
@@ -232,7 +232,7 @@ class MessageOptions(Table):
     timeout: Positive | None = None
     #: Counter signal, if its name differs from `alive`; `""` if there is none.
     counter: str | None = None
-    #: Received: largest number of missing frames that a jump of the counter may show. After a
+    #: Received: largest number of missing frames that a jump of the counter may indicate. After a
     #: larger jump, the frame counts as out of order and is not used. Default: half of the counter's
     #: range.
     max_lost: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -295,9 +295,9 @@ def check_messages(
             )
         if entry.send == "cyclic" and entry.cycle is None and not message.cycle_time:
             problems.append(
-                f"{label} cycle: is missing; the database has no cycle time of {name} either"
+                f"{label} cycle: is missing; the database has no cycle time for {name} either"
             )
-        wrong = _of_the_other_side(entry, name in sending)
+        wrong = _wrong_direction(entry, name in sending)
         problems += [f"{label} {key}: {why}" for key, why in wrong]
         if entry.protection is not None:
             try:
@@ -307,7 +307,7 @@ def check_messages(
     return problems
 
 
-def _of_the_other_side(entry: MessageOptions, sent: bool) -> list[tuple[str, str]]:
+def _wrong_direction(entry: MessageOptions, sent: bool) -> list[tuple[str, str]]:
     """Keys without effect for a message of the other direction."""
     default = MessageOptions()
     keys = (

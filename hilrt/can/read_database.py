@@ -1,4 +1,4 @@
-"""Reading of CAN database files with cantools, and the errors for unusable files."""
+"""Reading of CAN database files with cantools; unusable files are refused with the reason."""
 
 from __future__ import annotations
 
@@ -128,10 +128,7 @@ _NUMBERS = {
 
 
 def check_bit_counts(text: str, kind: str) -> None:
-    """Raise `ValueError`, with the line, for a signal or message that is too long for any bus.
-
-    Also raised if all signals and messages up to a line are too long in total.
-    """
+    """Raise `ValueError`, with the line, if a signal or message, or their total, is too long."""
     pattern = _NUMBERS.get(kind)
     total = 0
     for found in pattern.finditer(text) if pattern is not None else ():
@@ -144,8 +141,8 @@ def check_bit_counts(text: str, kind: str) -> None:
                 raise ValueError(f"the signals up to line {line} have {total:,} bits and more")
 
 
-#: Maximum signals of a message: cantools takes 5 s for as many multiplexed ones, and four times as
-#: long for twice as many.
+#: Maximum signals of a message: cantools takes 5 s for this number of multiplexed ones, and its
+#: time grows with the square.
 _MOST_SIGNALS = 10_000
 #: Beginnings of messages and signals, by format.
 _BEGINNINGS = {
@@ -301,7 +298,7 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
 def _kind(text: str, suffix: str) -> str:
     """Format of a file by its suffix, or else by a characteristic word.
 
-    A large file without its word is refused here: the parsers would take seconds for it.
+    A large file without such a word is rejected, because the parsers would take seconds for it.
     """
     kind = suffix[1:].lower()
     if kind not in _WORDS:

@@ -1,8 +1,8 @@
-"""A received message, and the decision which of its frames count.
+"""A received message, and the decision which of its frames are accepted.
 
-A frame counts only if it is intact (checksum), new (counter) and fresh (not delayed on its way).
-Rejected frames are counted, and the message ages as if nothing had arrived: a sender that repeats
-its last frame, is disturbed or was delayed is finally treated like a silent one.
+A frame is accepted only if it is intact (checksum), new (counter) and not delayed. Rejected frames
+are counted, and the message ages as if nothing had arrived: a sender that repeats its last frame,
+is disturbed or delayed is eventually treated like a silent one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hilrt.timing.monotonic import LastHeard
 
 #: Intervals after which a form counts as missing, if longer than the message's timeout.
 SILENT_INTERVALS = 3
-#: Number of intervals needed to know the interval …
+#: Number of intervals from which a form's regular interval is known …
 KNOWN_AFTER = 10
-#: … until then no form counts as missing earlier than this, ns; also the wait for the first one.
+#: … and shortest time until then after which it counts as missing, ns; also for its first frame.
 UNKNOWN_NS = 10_000_000_000
 #: The longest of the recent intervals is used; this share of it is forgotten with each new one.
 FORGET = 0.02
@@ -35,8 +35,8 @@ MAX_NAMED = 4
 class Form:
     """One form of a message, as far as its signals are used.
 
-    It does not process every frame: checking the time of the newest one occasionally costs nothing
-    compared with decoding.
+    It does not process every frame: checking the time of the newest one occasionally costs much
+    less.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Form:
     signals : list of str
         Its used signals.
     heard : LastHeard
-        Its newest frame that counted, as of the last update.
+        Its newest accepted frame, as of the last update.
     timeout_ns : int
         It counts as missing when the message has arrived without it for this time, ns.
     """
@@ -162,7 +162,7 @@ class ReceivedMessage:
     state : str or None
         The signal of the enable state.
     heard : LastHeard
-        Its newest frame that counted.
+        Its newest accepted frame.
     timeout_ns : int
         Age at which it counts as silent, ns.
     stats : MessageStats
@@ -189,7 +189,7 @@ class ReceivedMessage:
         timeout = options.timeout or max(timeout, SILENT_CYCLES * self._cycle) + whole
         self.timeout_ns = int(1e9 * timeout)
         self._stalled = False
-        self._refused: dict[str, int] = {}  # by reason, since the newest frame that counted
+        self._refused: dict[str, int] = {}  # by reason, since the newest accepted frame
         guard = protection_of(options, message)
         self._check = guard.check if guard else None
         self._header_counter = guard.counter if guard else None
@@ -221,8 +221,8 @@ class ReceivedMessage:
             used.setdefault(self.state, None)
         return forms_of(self.message, used, self.timeout_ns)
 
-    def take(self, data: bytes, t: int) -> Sequence[float | None] | None:
-        """Values of a frame that counts, outputs first, the state last; else None.
+    def receive(self, data: bytes, t: int) -> Sequence[float | None] | None:
+        """Values of an accepted frame, outputs first, the state last; None if it is rejected.
 
         Parameters
         ----------
@@ -259,9 +259,9 @@ class ReceivedMessage:
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def silence(self) -> str:
-        """Frames rejected since the newest one that counted, as text."""
+        """Frames rejected since the newest accepted one, as text."""
         parts = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in self._refused.items()]
-        return f"received frames were rejected ({', '.join(parts)})" if parts else "none came"
+        return f"received frames were rejected ({', '.join(parts)})" if parts else "none arrived"
 
     def _is_next(self, data: bytes, values: Sequence[float | None]) -> bool:
         """Whether the counter continues; frames missing before this one count as lost."""
@@ -281,11 +281,11 @@ class ReceivedMessage:
         return True
 
     def _held_up(self, t: int, interval: float) -> bool:
-        """Whether a frame is part of the burst after a stall, and older than it appears.
+        """Whether a frame was delayed by a stall, and is older than it appears.
 
-        After a silence, frames that arrive faster than the message's interval have piled up on the
-        way; the first one that arrives at the regular interval is fresh again. The first frame of
-        all cannot be distinguished, so it does not count either.
+        After a silence, frames that arrive faster than the message's interval were queued on the
+        way; the first one that arrives at the regular interval is accepted again. The first frame
+        after the silence may be either, and is rejected, too.
         """
         cycle = self._cycle or (self.stats.mean if self.stats.frames > LEARN_INTERVALS else 0.0)
         if not self.heard.at or not cycle:
@@ -309,7 +309,7 @@ class ReceivedContainer:
     Attributes
     ----------
     malformed : int
-        Frames whose content extends beyond them; none of their messages counts.
+        Frames whose content extends beyond them; none of their messages is accepted.
     """
 
     def __init__(self, container: Message, entries: Sequence[ReceivedMessage]) -> None:

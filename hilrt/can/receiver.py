@@ -1,4 +1,4 @@
-"""Reception from a bench: newest values, and their reliability."""
+"""Reception from a bench: newest values, and monitoring of the messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hilrt.can.message_stats import REASONS, MessageStats
 from hilrt.can.protection import MessageOptions
 from hilrt.can.received_message import ReceivedContainer, ReceivedMessage
 
-#: Forms of multiplexed messages are looked at that often while all is well, ns.
+#: Interval at which forms of multiplexed messages are checked while none is missing, ns.
 CHECK_EVERY_NS = 10_000_000
 
 
@@ -119,7 +119,7 @@ class Receiver:
 
     @property
     def frames(self) -> int:
-        """Number of frames of these messages received, whether they counted or not."""
+        """Number of frames of these messages received, including rejected ones."""
         return sum(entry.stats.frames for entry in self._entries)
 
     @property
@@ -134,7 +134,7 @@ class Receiver:
 
     # ---- frames ------------------------------------------------------------------------------
 
-    def take(self, frames: Sequence[Frame]) -> bool:
+    def receive(self, frames: Sequence[Frame]) -> bool:
         """Decode frames in the order of arrival; return whether any output is new."""
         if not frames:
             return False
@@ -144,32 +144,32 @@ class Receiver:
         for frame in frames:
             entry = self._find(frame.can_id)
             if entry is not None:
-                new |= self._take(entry, frame.data, mono - age(frame.t_ns, mono, real))
+                new |= self._accept(entry, frame.data, mono - age(frame.t_ns, mono, real))
             elif frame.can_id & ERROR:
                 self.error_frames.append(frame)
             elif self._groups is not None and GroupAssembler.concerns(frame.can_id):
                 t = mono - age(frame.t_ns, mono, real)
-                group = self._groups.take(frame.can_id, frame.data, t)
+                group = self._groups.receive(frame.can_id, frame.data, t)
                 found = None if group is None else self._find(group.can_id)
                 if group is not None and found is not None:
                     # Its values are as old as its announcement, or older.
-                    new |= self._take(found, group.data, group.announced_ns)
+                    new |= self._accept(found, group.data, group.announced_ns)
             elif not self._is_own(frame.can_id):
                 self._unknown += 1
         return new
 
-    def _take(self, entry: ReceivedMessage | ReceivedContainer, data: bytes, t: int) -> bool:
+    def _accept(self, entry: ReceivedMessage | ReceivedContainer, data: bytes, t: int) -> bool:
         """Accept a frame of one message, or of several; return whether any output is new."""
         if isinstance(entry, ReceivedContainer):
-            new = [self._take(inner, part, t) for inner, part in entry.parts(data)]
+            new = [self._accept(inner, part, t) for inner, part in entry.parts(data)]
             return any(new)
-        values = entry.take(data, t)
+        values = entry.receive(data, t)
         if values is None:
             return False
-        self._keep(entry, values, t)
+        self._store(entry, values, t)
         return bool(entry.indices)
 
-    def _keep(self, entry: ReceivedMessage, values: Sequence[float | None], t: int) -> None:
+    def _store(self, entry: ReceivedMessage, values: Sequence[float | None], t: int) -> None:
         for i, value in zip(entry.indices, values, strict=False):
             if value is not None:  # multiplexed: not in every frame
                 self.y[i] = float(value)
@@ -190,7 +190,7 @@ class Receiver:
         self._times.reset()
 
     def stamps(self) -> str:
-        """Origin of frames' time stamps if the bus itself does not report it, see `CanBus`."""
+        """Origin of frames' time stamps if the bus itself does not report it; see `CanBus`."""
         return "device" if self._times.by_device else "none"
 
     # ---- received, and missing -----------------------------------------------------------------
@@ -204,9 +204,9 @@ class Receiver:
         found = []
         for entry in self._entries:
             if not entry.heard.at:
-                came = f": {entry.stats.text()}" if entry.stats.frames else ""
-                came = came or self._doubtful(entry.message)
-                found.append(f"{entry.message.name} ({entry.identifier}){came}")
+                why = f": {entry.stats.text()}" if entry.stats.frames else ""
+                why = why or self._doubtful(entry.message)
+                found.append(f"{entry.message.name} ({entry.identifier}){why}")
         return found
 
     def _doubtful(self, message: Message) -> str:
@@ -221,11 +221,11 @@ class Receiver:
         return ""
 
     def missing_forms(self) -> list[str]:
-        """Forms never received of messages that were, with the signals that they contain."""
+        """Forms never received of received messages, with the signals that they contain."""
         found = []
         for entry, form in self._forms:
-            came = self._state_ns if form.output is None else self.t_valid_ns[form.output]
-            if entry.heard.at and not came:
+            newest = self._state_ns if form.output is None else self.t_valid_ns[form.output]
+            if entry.heard.at and not newest:
                 signals = ", ".join(form.signals)
                 found.append(f"{form.name} ({entry.identifier}), which carries {signals}")
         return found
@@ -259,8 +259,8 @@ class Receiver:
                 worst, slowest = ratio, entry
         if worst >= 1.0:
             age = 1e-6 * worst * slowest.timeout_ns
-            name, came = slowest.message.name, slowest.silence()
-            text = f"no new frame of {name} for {age:.0f} ms: {came}"
+            name, why = slowest.message.name, slowest.silence()
+            text = f"no new frame of {name} for {age:.0f} ms: {why}"
         if self._forms:
             if now >= self._check_at_ns:
                 self._check_forms(now)
@@ -279,7 +279,7 @@ class Receiver:
         self._missed, self._missed_text = worst, ""
         self._check_at_ns = now + CHECK_EVERY_NS
         if worst >= 1.0:
-            self._check_at_ns = now  # so that a form is not reported late for too long
+            self._check_at_ns = now  # so that its next frame clears this at once
             self._missed_text = f"{missed.name} has never been received"
             if worst < math.inf:
                 age = 1e-6 * worst * missed.timeout_ns

@@ -1,4 +1,4 @@
-"""Conversion of set-points and the enable request to frames, each message at its own times."""
+"""Conversion of set-points and the enable request to frames, each message on its own schedule."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hilrt.can.id_table import IdTable, can_id_of
 from hilrt.can.protection import MessageOptions, counter_of, cycle_of, protection_of
 from hilrt.errors import ConfigError
 
-#: A frame sent at the database's cycle waits for a set-point for the cycle divided by this, and is
-#: sent early with one that arrives up to this much before its time.
+#: A frame sent at the database's cycle may be early or late by the cycle divided by this, to carry
+#: a new set-point.
 WINDOW_PARTS = 4
-#: Interval at which a message sent once per step is repeated in longer steps, with ramps and for
-#: the bench's watchdog, ns.
+#: Interval at which a message that is sent with every set-point is repeated in longer steps, for
+#: ramps and for the bench's watchdog, ns.
 REPEAT_NS = 10_000_000
 
 
@@ -67,7 +67,7 @@ class _Sent:
         self.indices = [i for i, _ in self.inputs]
 
     def frame(self, u: Sequence[float], enable: bool, last: bool = False) -> Frame:
-        """Frame for the inputs `u`; with `last`, defined last values replace the others."""
+        """Frame for the inputs `u`; with `last`, values from the key `last` replace the others."""
         values = [u[i] for i in self.indices]
         if self.request:
             values.append(float(enable))
@@ -83,7 +83,7 @@ class _Sent:
         return Frame(self.can_id, data, 0, self.fd)
 
     def keeps_cycle(self, now: int, new: bool) -> bool:
-        """Whether a frame is sent at `now` [ns], to keep to the cycle of the database.
+        """Whether to send a frame at `now` [ns], to keep the cycle of the database.
 
         It is sent with a set-point up to a quarter of a cycle before or after its time, and without
         one after that. If set-points have the same cycle, frames follow them.
@@ -91,12 +91,12 @@ class _Sent:
         window = self.cycle_ns // WINDOW_PARTS
         follows = new and abs(now - self.new_ns - self.cycle_ns) <= window
         self.new_ns = now if new else self.new_ns
-        leaves = now >= self.due_ns + (-window if new else window)
+        due = now >= self.due_ns + (-window if new else window)
         if follows or now - self.due_ns > self.cycle_ns:
             self.due_ns = now + self.cycle_ns
-        elif leaves:
+        elif due:
             self.due_ns += self.cycle_ns
-        return leaves
+        return due
 
     def content(self, u: Sequence[float], enable: bool) -> bytes:
         """Content of the frame, without counter and checksum."""
@@ -224,7 +224,7 @@ def _next(made: _Sent, now: int) -> int:
     return now + made.cycle_ns
 
 
-#: Time of listening, s: a session sends its demands at every tick or at the database's cycle.
+#: Listening time, s: a session sends its demands at every tick or at the database's cycle.
 LISTEN_S = 0.25
 
 
@@ -242,7 +242,7 @@ def refuse_conflicts(
     label : str
         Table and key of the bus, for messages.
     listen_s : float
-        Time of listening, s.
+        Listening time, s.
 
     Raises
     ------
@@ -260,7 +260,7 @@ def refuse_conflicts(
             for frame in opened.drain():
                 if message := table.find(frame.can_id):
                     raise ConfigError(
-                        f"{label} = {dict(bus)!r}: another sender has {message.name} on it, "
+                        f"{label} = {dict(bus)!r}: another node already sends {message.name}, "
                         "which this session would send; end the other session or node, or use a "
                         "separate bus"
                     )

@@ -38,9 +38,9 @@ _AWAY = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
 class SocketCanFrames:
     """Frames in and out through the raw socket of an open ``socketcan`` bus.
 
-    Received frames have times of the system's clock. If the interface provides hardware stamps,
-    they are converted by means of the shortest delay to the kernel's stamps; otherwise the kernel's
-    stamps are used.
+    Received frames have times of the system's clock. Hardware stamps, if the interface provides
+    them, are converted by the shortest delay to the kernel's stamps; otherwise the kernel's stamps
+    are used.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class SocketCanFrames:
     Attributes
     ----------
     errors : int
-        Failed readings, and frames of invalid size.
+        Failed reads, and frames of invalid size.
     down : bool
-        Whether the interface is down or gone, by the latest reading or sending.
+        Whether the interface is down or gone, as of the latest read or write.
     gone : bool
         Whether it is gone: the socket is unbound, and must be reopened.
     stamps : str
@@ -65,7 +65,7 @@ class SocketCanFrames:
         self.stamps = "kernel"
         self._hardware = DeviceClock()
         self._socket = socket.socket(fileno=os.dup(fd))
-        with suppress(OSError):  # an old kernel: the stamps requested by python-can stay
+        with suppress(OSError):  # an old kernel keeps the stamps that python-can requested
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _STAMPS)
 
     @staticmethod
@@ -85,9 +85,9 @@ class SocketCanFrames:
                 data, ancillary, _, _ = receive(_FD_BYTES, _ANCILLARY_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
-            except OSError as error:  # reported once; the next reading continues
+            except OSError as error:  # reported once; the next read continues
                 self.errors += 1
-                self._note(error)
+                self._update_state(error)
                 break
             self.down = False
             if len(data) not in (_CLASSIC.size, _FD_BYTES):
@@ -128,11 +128,11 @@ class SocketCanFrames:
         except OSError as error:
             if error.errno not in _AWAY:
                 raise
-            # An idle socket keeps an old error: only a second failure is current.
+            # An idle socket may report an old error: only a second failure is current.
             try:
                 self._socket.send(raw, socket.MSG_DONTWAIT)
-            except OSError as again:
-                self._note(again)
+            except OSError as second:
+                self._update_state(second)
                 raise
         self.down = False
 
@@ -140,7 +140,7 @@ class SocketCanFrames:
         """Release the socket."""
         self._socket.close()
 
-    def _note(self, error: OSError) -> None:
+    def _update_state(self, error: OSError) -> None:
         if error.errno in _AWAY:
             self.down = True
             self.gone |= error.errno != errno.ENETDOWN
@@ -149,18 +149,18 @@ class SocketCanFrames:
 _NETLINK_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _LINK = struct.Struct("=BxHiII")  # family, type, index, flags, change
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
-_NEW_LINK, _ANSWER = 16, 2
-_REQUEST_WITH_ANSWER = 0x01 | 0x04
+_NEW_LINK, _REPLY = 16, 2
+_REQUEST_WITH_REPLY = 0x01 | 0x04
 _LINK_INFO, _INFO_KIND, _INFO_DATA, _CAN_RESTART = 18, 1, 2, 7
 _NETLINK_ROUTE = 0
 #: Bit of CAP_NET_ADMIN.
 _NET_ADMIN = 12
-#: Time limit for the kernel's immediate answer, s.
-_PATIENCE_S = 0.05
+#: Time limit for the kernel's immediate reply, s.
+_REPLY_TIMEOUT_S = 0.05
 
 
 def may_restart(status: Path = Path("/proc/self/status")) -> bool:
-    """Whether this process has the capability, by Linux's `status` file; True elsewhere."""
+    """Whether this process has the capability CAP_NET_ADMIN; True if that is not known."""
     try:
         lines = status.read_text().splitlines()
     except OSError:
@@ -175,7 +175,7 @@ def restart_message(index: int) -> bytes:
     info = _attribute(_INFO_KIND, b"can") + _attribute(_INFO_DATA, restart)
     body = _LINK.pack(0, 0, index, 0, 0) + _attribute(_LINK_INFO, info)
     length = _NETLINK_HEADER.size + len(body)
-    return _NETLINK_HEADER.pack(length, _NEW_LINK, _REQUEST_WITH_ANSWER, 1, 0) + body
+    return _NETLINK_HEADER.pack(length, _NEW_LINK, _REQUEST_WITH_REPLY, 1, 0) + body
 
 
 def restart_controller(channel: str) -> None:
@@ -189,11 +189,11 @@ def restart_controller(channel: str) -> None:
     """
     index = socket.if_nametoindex(channel)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_ROUTE) as line:
-        line.settimeout(_PATIENCE_S)
+        line.settimeout(_REPLY_TIMEOUT_S)
         line.send(restart_message(index))
-        answer = line.recv(4096)
-    kind = _NETLINK_HEADER.unpack_from(answer)[1]
-    code = struct.unpack_from("=i", answer, _NETLINK_HEADER.size)[0] if kind == _ANSWER else 0
+        reply = line.recv(4096)
+    kind = _NETLINK_HEADER.unpack_from(reply)[1]
+    code = struct.unpack_from("=i", reply, _NETLINK_HEADER.size)[0] if kind == _REPLY else 0
     if code:
         raise OSError(-code, os.strerror(-code))
 

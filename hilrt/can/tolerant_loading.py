@@ -1,8 +1,8 @@
 """Tolerant reading of DBC files: uses the valid parts of a file with errors.
 
-A bench's database is often exported by other tools, and one bad statement should not make all the
+A bench's database is often exported by other tools, and one bad statement should not make all
 others unusable. Messages are left out completely, with all statements about them, so that no signal
-changes its meaning: the rest is exactly as in the file.
+changes its meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cantools.database.can import Database
 MAX_LEFT_OUT = 20
 #: Initial number of statements tried together: of message definitions, and of statements about
 #: messages, which are tried with the definitions that they may need.
-_TOGETHER, _TOLD_TOGETHER = 32, 256
+_TOGETHER, _ABOUT_TOGETHER = 32, 256
 #: Statements included in every trial.
 _FRAME = ("VERSION", "BU_")
 #: Statements that belong to no message, but require a definition.
@@ -33,7 +33,7 @@ _START = re.compile(
 _ABOUT = re.compile(
     r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(-?\d[0-9A-Za-z]*)'
 )
-#: Place in a parser's message: it counts within the part that was tried, not within the file.
+#: Place in a parser's message, which is relative to the part that was tried, not to the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
 #: Statements that end with a semicolon. If it is missing, the parser reports a later line.
 _CLOSED = (
@@ -44,7 +44,7 @@ _CLOSED = (
 #: Factor, offset and range of a signal, in which ``.25`` may lack its zero.
 _SIGNAL = re.compile(r"^\s*SG_ [^\n\"(]*\([^\n\"]*", re.MULTILINE)
 _NO_ZERO = re.compile(r"(?<![\d.])\.(?=\d)")
-#: Without these a signal would have another meaning.
+#: Statements without which a signal would have another meaning.
 _NEEDED = ("SIG_VALTYPE_", "SG_MUL_VAL_", "VERSION", "NS_", "BS_", "BU_")
 
 
@@ -94,8 +94,8 @@ def load_tolerantly(
     Returns
     -------
     Database, list of str, list of str
-        The second are the statements left out, the third those that were closed. None if too little
-        is left, or if signals would change their meaning.
+        The database, the statements left out, and those that were closed. None if too little is
+        left, or if signals would change their meaning.
     """
     statements, closed = _closed(_statements(_SIGNAL.sub(_with_zeros, text)))
     search = _Search(load)
@@ -113,10 +113,10 @@ def load_tolerantly(
         def about(some: Sequence[_Statement]) -> list[_Statement]:
             return [*head, *chain.from_iterable(by_id[i] for i in {s.message for s in some})]
 
-        told = [s for s in statements if s.keyword != "BO_" and s.message is not None]
-        search.strays(told, {s.message for s in all_messages})
-        known = [s for s in told if s.message in by_id]
-        details = search.keep(known, about, _TOLD_TOGETHER)
+        details = [s for s in statements if s.keyword != "BO_" and s.message is not None]
+        search.strays(details, {s.message for s in all_messages})
+        known = [s for s in details if s.message in by_id]
+        details = search.keep(known, about, _ABOUT_TOGETHER)
         database = load("".join(s.text for s in [*head, *messages, *details]))
         return database, search.left_out, closed
     except _TooBroken:
@@ -153,7 +153,7 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _beginning(found: Sequence[_Statement]) -> int:
-    """Index of the statement with the comment that the last one ends; else that of the last.
+    """Index of the statement whose comment ends in the last one; else index of the last one.
 
     Lines of a comment may begin with keywords. Those in its middle have no quotation marks.
     """
@@ -195,8 +195,8 @@ def _closed(statements: Sequence[_Statement]) -> tuple[list[_Statement], list[st
 class _Search:
     """Search for unreadable statements by bisection.
 
-    Loading a statement takes a fraction of a millisecond, a whole file seconds: therefore parts are
-    tried with the statements that they need, not with everything before them.
+    Loading a statement takes a fraction of a millisecond, a whole file seconds. Therefore parts are
+    tried only with the statements that they need.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class _Search:
         self.left_out: list[str] = []
 
     def strays(self, some: Sequence[_Statement], defined: Collection[str | None]) -> None:
-        """Note, as one entry, statements about messages that are missing in the file."""
+        """Add one entry for all statements about messages that are missing in the file."""
         lost = [s for s in some if s.message not in defined]
         if lost:
             self.left_out.append(
@@ -245,8 +245,8 @@ class _Search:
                 reason = _PLACE.sub("", " ".join(reason.split()))
                 place = some[0].name
                 line, _, what = place.partition(": ")
-                told = line if reason.startswith(f"{what} ") else place
-                self.left_out.append(f"{told}: {reason}")
+                label = line if reason.startswith(f"{what} ") else place
+                self.left_out.append(f"{label}: {reason}")
                 return []
         half = len(some) // 2
         return [*self._part(some[:half], needed), *self._part(some[half:], needed)]

@@ -1,8 +1,8 @@
 """Frames of python-can's ``udp_multicast`` interface, without the overhead of its messages.
 
-python-can spends a ``select``, a filter and a full message on every datagram. Here a datagram is
-read directly, and frames are sent from a separate socket: own frames are recognised by their source
-port and discarded, as by a CAN controller.
+python-can spends a ``select``, a filter and a full message on every datagram. Here datagrams are
+read directly, and frames are sent from a separate socket, so that own frames are recognised by
+their source port and discarded, as by a CAN controller.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Received(msgspec.Struct):
 
 
 class UdpFrames:
-    """Receives frames by the socket of an open ``udp_multicast`` bus, and sends by another one.
+    """Receives frames through the socket of an open ``udp_multicast`` bus; sends through another.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class UdpFrames:
 
     @staticmethod
     def available(interface: object) -> bool:
-        """Whether that python-can interface supports this, on this system."""
+        """Whether this class supports a python-can interface on this system."""
         return interface == "udp_multicast" and hasattr(socket, "MSG_DONTWAIT")
 
     def drain(self, limit: int = 256) -> list[Frame]:
@@ -281,7 +281,7 @@ def open_can(**arguments: Any) -> can.BusABC:
 
 
 def without_route(group: str) -> bool:
-    """Whether no interface of this machine leads to an IPv4 group; sends nothing."""
+    """Whether this machine has no route to an IPv4 group; nothing is sent."""
     try:
         address = socket.inet_aton(group)
     except OSError:  # IPv6, or no address

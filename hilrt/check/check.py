@@ -1,4 +1,4 @@
-"""All problems of a session file, found at once.
+"""Check of a session file; finds all problems at once.
 
 `hilrt.config.session_file` finds problems of the file's structure, this module problems of its
 meaning. Ports that only become known on connecting are checked then (`hilrt.tables.network`).
@@ -88,7 +88,7 @@ def check_file(
         findings.unchecked(f"subsystems.{name}", "adapter", adapter, why)
     for line in draft.problems:
         findings.line(line)
-    # Do not report a value that could not be read as missing, too.
+    # A value that could not be read is not also reported as missing.
     unread = {(problem.table, problem.key) for problem in findings.problems if problem.key}
     structure = [worded_line(problem, draft.raw) for problem in findings.problems]
     meaning = check(draft.session, pace, draft.broken, code=code)
@@ -140,7 +140,7 @@ def check(
     Returns
     -------
     list of Problem
-        Findings; those of level "error" keep the session from running.
+        Findings; those of level "error" prevent the session from running.
     """
     tables, findings = session.tables, Findings()
     pace = tables.session.pace if pace is None else pace
@@ -196,8 +196,8 @@ def _check_repeat(
     """Check that a session can be repeated at other steps, if the file requests that."""
     reliability = tables.reliability
     if reliability.repeat != "off" and reliability.reference != "off":
-        said = "the verdict can rest on repeat or on reference, not on both"
-        findings.error("reliability", "repeat", reliability.repeat, said, "leave it out")
+        text = "cannot be combined with reference, which also determines the verdict"
+        findings.error("reliability", "repeat", reliability.repeat, text, "leave it out")
     elsewhere = [
         name for name, cls in classes.items() if cls.physical or (cls.called or cls).remote
     ]
@@ -205,7 +205,7 @@ def _check_repeat(
         f"{', '.join(elsewhere)} does not run in this process": bool(elsewhere),
         'it runs against the clock: set [session] pace = "asap"': pace != "asap",
     }
-    varies = 'its step varies: take reference = "before" instead, which also judges such a session'
+    varies = 'its step varies: use reference = "before" instead, which permits a variable step'
     has_fixed = tables.master.step_control.method == "fixed"
     for key, value, kind, reasons in (
         ("repeat", reliability.repeat, " with a fixed step", remedies | {varies: not has_fixed}),
@@ -241,13 +241,13 @@ def _check_scheme(
         (elsewhere, "{} does not run in this process"),
         (final, "{} does not save and restore its state, or cannot vary its step"),
         (slow, "{} communicates less often than at every macro step"),
-        (corrected, "bond {} has a correction, which belongs to the inputs that left first"),
+        (corrected, "bond {} has a correction, which is computed for the inputs sent first"),
         ([pace] if pace != "asap" else [], 'the pace is {}: set [session] pace = "asap"'),
     ):
         for table, key, value, instead in demands if names else ():
-            said = reason.format(", ".join(map(str, names)))
-            text = f"no step can be repeated, because {said}"
-            findings.error(table, key, value, text, f"or take {instead}")
+            why = reason.format(", ".join(map(str, names)))
+            text = f"no step can be repeated, because {why}"
+            findings.error(table, key, value, text, f"or use {instead}")
 
 
 def _check_subsystem(
@@ -337,7 +337,7 @@ def _ports(
             topology.refused.add(name)
         return ports
     if run is not None:
-        why = f"{run.tells}; only a check that {run.does} tells"
+        why = f"{run.tells}; only a check that {run.does} can tell"
         findings.unchecked(table, run.key, getattr(options, run.key), why)
         return ports
     for text in description.remarks:
@@ -355,7 +355,7 @@ def _ports(
 def _check_inputs(
     topology: Topology, name: str, ports: Ports, connected: Collection[str], findings: Findings
 ) -> None:
-    """Check every input: known, bounded if a bench needs it, connected or given a value."""
+    """Check that every input is known, bounded if on a bench, and connected or given a value."""
     tables = topology.tables
     options = tables.subsystems[name].inputs
     known = {port.name: port for port in ports.inputs}
@@ -405,10 +405,8 @@ def _check_limits(
         }
         for key, is_given in given.items():
             if not is_given:
-                unit = port.unit or "the plain number it is"
-                findings.error(
-                    table, key, None, "is missing; a bench needs it", f"add it in {unit}"
-                )
+                remedy = f"add it in {port.unit}" if port.unit else "add it, without unit"
+                findings.error(table, key, None, "is missing; a bench needs it", remedy)
     if low > high:
         findings.error(
             table, "min", low, f"is above max = {high:g}, with the subsystem's own bounds", "widen"

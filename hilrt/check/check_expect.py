@@ -121,7 +121,7 @@ def _check_set_point(
 def check_order(low: float | None, high: float | None, table: str, findings: Findings) -> None:
     """Check that the lower bound is below the upper one."""
     if low is not None and high is not None and not low < high:
-        findings.error(table, "min", low, f"is not below max = {high:g}", "exchange them")
+        findings.error(table, "min", low, f"is not below max = {high:g}", "swap them")
 
 
 def check_calculated(topology: Topology, findings: Findings) -> None:
@@ -130,7 +130,7 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
     texts = [entry.expression for entry in tables.calculated]
     for _, _, entry in conditional(tables):
         texts += [text for text in (entry.start_when, entry.end_when) if text]
-    for text in texts:  # about subsystems whose ports are not known
+    for text in texts:  # signals of subsystems whose ports are not known yet
         try:
             names = parse(text).signals
         except ConfigError:
@@ -156,7 +156,7 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
 
 
 def check_expect(topology: Topology, findings: Findings) -> None:
-    """Check ``[[expect]]``: unique names, formulas that can be evaluated within the session."""
+    """Check ``[[expect]]``: unique names, valid formulas, and times within the session."""
     tables = topology.tables
     names: set[str] = set()
     for i, table in enumerate(tables.expect):
@@ -209,7 +209,7 @@ def _units(topology: Topology) -> dict[str, str]:
 
 
 def _only_later(topology: Topology, name: str) -> bool:
-    """Whether the signal's existence is only known in the running session."""
+    """Whether only the running session shows if the signal exists."""
     base, colon, _ = name.partition(":")
     subsystem, _ = topology.tables.split(base)
     if "." not in base:  # signal of a bond, a flag, the master, a subsystem's timing
@@ -232,7 +232,7 @@ def _check_time(table: Expect, duration: float, place: str, findings: Findings) 
             place,
             "within" if table.within is not None else "for",
             table.within if table.within is not None else table.for_,
-            f"reaches to {needs:g} s, and the session ends at {duration:g} s: later occurrences "
-            "stay inconclusive",
+            f"needs time until {needs:g} s, but the session ends at {duration:g} s: later "
+            "occurrences remain inconclusive",
             "make it shorter, or the session longer",
         )

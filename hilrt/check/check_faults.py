@@ -63,7 +63,7 @@ def check_faults(
     for name, options in topology.tables.subsystems.items():
         for allowed in options.allow_faults:
             if allowed not in names:
-                text = f"is the name of no fault{nearest(allowed, names)}"
+                text = f"is not the name of a fault{nearest(allowed, names)}"
                 findings.error(f"subsystems.{name}", "allow_faults", allowed, text, "")
 
 
@@ -71,7 +71,7 @@ def _check_value(fault: FaultTable, table: str, findings: Findings) -> None:
     has_none = fault.kind in WITHOUT_VALUE
     if fault.value is None:
         if not has_none and fault.kind not in ALL_WITHOUT:
-            remedy = f"say how much of {fault.kind!r}"
+            remedy = "give the size of the fault"
             findings.error(table, "value", fault.value, "is missing", remedy)
     elif has_none:
         text = f"is not a key of the kind {fault.kind!r}"
@@ -147,12 +147,12 @@ def _check_emulated(
     descriptions: Mapping[str, Description],
     findings: Findings,
 ) -> None:
-    """Check a fault of an emulated bench: that the bench exists and sends the message."""
+    """Check that the emulated bench of a fault exists and sends the message."""
     bench = descriptions.get(fault.emulated) or Description()
     if bench.emulated is None:
         if not bench.problems and bench.code is None:
             text = (
-                f"{fault.emulated!r} is not an emulated bench, whose emulator would make the fault"
+                f"{fault.emulated!r} is not an emulated bench, so no emulator simulates the fault"
             )
             findings.error(*place, fault.place, text, "alter an output or a connection")
         return

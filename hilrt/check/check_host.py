@@ -42,14 +42,14 @@ def check_host(
 
 
 def _check_ports(tables: Session, findings: Findings) -> None:
-    """Warn about addresses in the file at which this host cannot listen."""
+    """Warn about addresses in the file that this host cannot use."""
     given = {"master": {"listen": tables.master.listen}}
     watched = ("page", "listen", "commands", "foxglove")
     given["monitor"] = {key: getattr(tables.monitor, key) for key in watched}
-    usual = {"master": MasterTable(step=1.0), "monitor": MonitorTable()}
+    defaults = {"master": MasterTable(step=1.0), "monitor": MonitorTable()}
     for table, addresses in given.items():
         for key, address in addresses.items():
-            if address is None or address == getattr(usual[table], key):
+            if address is None or address == getattr(defaults[table], key):
                 continue
             error = why_not_bound(address)
             if error is not None:
@@ -57,7 +57,7 @@ def _check_ports(tables: Session, findings: Findings) -> None:
                     table,
                     key,
                     address,
-                    f"cannot be listened at on this host: {(error.strerror or str(error)).lower()}",
+                    f"cannot be used on this host: {(error.strerror or str(error)).lower()}",
                     "end the program that uses it (another session?), or give another address",
                 )
 
@@ -78,7 +78,7 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
     if master.keys is not None:
         _check_keys(session, remote, findings)
         if master.insecure:
-            findings.warn("master", "insecure", True, "has no meaning with keys", "leave it out")
+            findings.warn("master", "insecure", True, "has no effect with keys", "leave it out")
     elif _is_address(master.listen) and not is_guarded(master):
         if master.insecure:
             findings.warn("master", "insecure", True, unguarded(master.listen), "set keys")
@@ -88,12 +88,12 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
                 "listen",
                 master.listen,
                 "can be reached by other machines, and anybody on them could take part",
-                "set keys (`hilrt keys` makes them), or insecure = true on a private network",
+                "set keys (`hilrt keys` creates them), or insecure = true on a private network",
             )
 
 
 def _is_address(listen: str) -> bool:
-    """Whether a text has the form of a ZeroMQ endpoint; only binding shows if it is usable."""
+    """Whether a text has the form of a ZeroMQ endpoint."""
     transport, _, address = listen.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc") and bool(address)
@@ -118,9 +118,9 @@ def _check_keys(session: SessionFile, remote: Collection[str], findings: Finding
     wanted = [folder / f"{MASTER}.key", *(folder / f"{name}.pub" for name in remote)]
     if remote and any(session.tables.subsystems[name].spawn for name in remote):
         wanted.append(folder / f"{MASTER}.pub")  # for the processes that the session starts
-    if folder.is_dir():  # checks the permissions of unused keys, too
-        here = sorted([*folder.glob("*.key"), *folder.glob("*.pub")])
-        wanted = [folder, *wanted, *(path for path in here if path not in wanted)]
+    if folder.is_dir():  # also check the permissions of unused keys
+        present = sorted([*folder.glob("*.key"), *folder.glob("*.pub")])
+        wanted = [folder, *wanted, *(path for path in present if path not in wanted)]
     for path in wanted:
         try:
             refuse_unsafe(path) if path == folder else read_key(path)

@@ -29,7 +29,7 @@ def check_duration(tables: Session, findings: Findings) -> None:
             "step",
             master.step,
             "is not a whole number of nanoseconds",
-            f"take {round(step_ns) / _NS:.9f}",
+            f"use {round(step_ns) / _NS:.9f}",
         )
     if tables.session.duration < (master.step if control.method == "fixed" else 0.0):
         findings.error(
@@ -66,7 +66,7 @@ def check_pacing(master: MasterTable, findings: Findings) -> None:
             "spin",
             pacing.spin,
             f"is not shorter than one step of {master.step:g} s: the master would never sleep",
-            'take "auto", or give less (µs)',
+            'use "auto", or give less (µs)',
         )
     missing = sorted(set(pacing.affinity) - set(host.available_cpus()))
     if missing:
@@ -74,7 +74,7 @@ def check_pacing(master: MasterTable, findings: Findings) -> None:
             "master.pacing",
             "affinity",
             pacing.affinity,
-            f"this host does not offer processors {missing}",
+            f"this host has no processors {missing}",
             f"choose among {host.available_cpus()}",
         )
 
@@ -88,7 +88,7 @@ def check_pace(tables: Session, pace: str | float, physical: set[str], findings:
             "pace",
             pace,
             f"{_names(physical)} runs in real time and cannot be sped up or slowed down",
-            'take "realtime"',
+            'use "realtime"',
         )
     if method == "fixed":
         return
@@ -150,18 +150,18 @@ def check_stepping(
 def _check_events(
     tables: Session, descriptions: Mapping[str, Description], findings: Findings
 ) -> None:
-    """Report events in a session of several rates, which keeps its base step despite them."""
+    """Warn of events in a session of several rates, whose base step is not changed for them."""
     slow = {name: options.every for name, options in tables.subsystems.items() if options.every > 1}
     if not slow:
         return
-    tellers = [name for name, description in descriptions.items() if description.tells_events]
-    for name, every in slow.items() if tellers else ():
+    with_events = [name for name, description in descriptions.items() if description.tells_events]
+    for name, every in slow.items() if with_events else ():
         findings.warn(
             f"subsystems.{name}",
             "every",
             every,
-            f"in a session of several rates, events of {', '.join(tellers)} inside a step do not "
-            "become communication points, but are flagged with event_inside_step",
+            f"in a session of several rates, events of {', '.join(with_events)} inside a step do "
+            "not become communication points, but are flagged with event_inside_step",
             "set every = 1 everywhere if their times matter",
         )
 
@@ -169,7 +169,7 @@ def _check_events(
 STEP, ORDER = "master.step_control", "master.order_control"
 #: Keys with matrices of a Jacobian in the session file.
 MATRICES = ("A", "B", "C", "D", "gamma")
-#: Smallest `minimum` without a warning from `_check_crawl`, as a share of the first step.
+#: Smallest `minimum` without a warning from `_check_shrinking`, as a share of the first step.
 _SHORTEST = 0.01
 
 
@@ -207,11 +207,11 @@ def _check_step(topology: Topology, findings: Findings) -> None:
             f"give maximum, for example {10.0 * topology.tables.master.step:g}",
         )
     _check_estimator(topology, findings)
-    _check_crawl(topology, findings)
+    _check_shrinking(topology, findings)
 
 
 def _check_estimator(topology: Topology, findings: Findings) -> None:
-    """Check keys for error estimates and repeated steps: they need "local", sampled polynomials."""
+    """Check keys for error estimates and repeated steps, which need "local" and no derivatives."""
     master, step = topology.tables.master, topology.tables.master.step_control
     if step.method != "local":
         for key in ("estimator", "repeat", "positions"):
@@ -222,7 +222,7 @@ def _check_estimator(topology: Topology, findings: Findings) -> None:
     if step.estimator == "inputs":
         return
     if master.scheme == "implicit" and step.estimator == "higher_degree":
-        text, remedy = "is for the explicit scheme", 'take "milne" or "inputs"'
+        text, remedy = "is for the explicit scheme", 'use "milne" or "inputs"'
         findings.error(STEP, "estimator", step.estimator, text, remedy)
     if master.extrapolation.source == "taylor":
         findings.error(
@@ -231,7 +231,7 @@ def _check_estimator(topology: Topology, findings: Findings) -> None:
             step.estimator,
             "compares polynomials through samples, but the session extrapolates with output "
             "derivatives",
-            'take [master] extrapolation.source = "lagrange", or estimator = "inputs"',
+            'use [master] extrapolation.source = "lagrange", or estimator = "inputs"',
         )
     ports = topology.ports
     if any(found is None for found in ports.values()):
@@ -255,16 +255,16 @@ def _check_estimator(topology: Topology, findings: Findings) -> None:
             STEP,
             "estimator",
             step.estimator,
-            "judges outputs without direct feedthrough, and no subsystem with inputs has any",
-            'take estimator = "inputs"',
+            "evaluates outputs without direct feedthrough, but no subsystem with inputs has any",
+            'use estimator = "inputs"',
         )
 
 
-def _check_crawl(topology: Topology, findings: Findings) -> None:
+def _check_shrinking(topology: Topology, findings: Findings) -> None:
     """Warn if an energy correction can make PI control shrink the step without end.
 
-    The correction returns a step's energy in the next one. The shorter that is, the larger is the
-    jump, which PI control sees as a defect.
+    The correction returns a step's energy in the next step. The shorter that step, the larger the
+    jump, which PI control treats as a defect.
     """
     master = topology.tables.master
     step, base = master.step_control, master.step_control.initial or master.step
@@ -275,8 +275,8 @@ def _check_crawl(topology: Topology, findings: Findings) -> None:
             "minimum",
             step.minimum,
             f"can shrink the step without end: the energy correction of {', '.join(corrected)} "
-            "jumps the more, the shorter the next step is, and PI control then shortens that",
-            f'give minimum = {_SHORTEST * base:g} or more, or take method = "ecco"',
+            "jumps more the shorter the next step is, and PI control then shortens that step",
+            f'give minimum = {_SHORTEST * base:g} or more, or use method = "ecco"',
         )
 
 
@@ -324,7 +324,7 @@ def _check_order(topology: Topology, findings: Findings) -> None:
             "method",
             order.method,
             "evaluates Lagrange polynomials, but the session extrapolates with output derivatives",
-            'take [master] extrapolation.source = "lagrange", or fix the order',
+            'use [master] extrapolation.source = "lagrange", or fix the order',
         )
     if tables.connections and all(c.order is not None for c in tables.connections):
         findings.warn(
@@ -346,7 +346,7 @@ def _check_order(topology: Topology, findings: Findings) -> None:
 
 
 def _check_corrections(topology: Topology, findings: Findings) -> None:
-    """Check that order and step are fixed where a correction's Jacobians depend on them."""
+    """Check that order and step are fixed if a correction's Jacobians depend on them."""
     master = topology.tables.master
     for bond in topology.tables.bonds:
         if bond.correction.method != "model":
@@ -361,7 +361,7 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
                     "method",
                     "model",
                     f'corrects for one {what}, but [{table}] method = "{method}"',
-                    f"fix the {what}, or take another correction",
+                    f"fix the {what}, or use another correction",
                 )
         for end in (*bond.efforts, bond.flow):
             name, _ = topology.tables.split(end)
@@ -373,12 +373,12 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
                     "model",
                     f"corrects from macro step to macro step, but {name!r} communicates "
                     f"every {options.every}",
-                    "set every = 1, or take another correction",
+                    "set every = 1, or use another correction",
                 )
 
 
 def _check_jacobians(topology: Topology, findings: Findings) -> None:
-    """Warn of matrices that the Jacobian's source does not use: probably left over."""
+    """Warn of matrices that the Jacobian's source does not use."""
     for name, options in topology.tables.subsystems.items():
         jacobian = options.jacobian
         if jacobian is None or jacobian.gives:
@@ -389,16 +389,13 @@ def _check_jacobians(topology: Topology, findings: Findings) -> None:
                 f"subsystems.{name}.jacobian",
                 "source",
                 jacobian.source,
-                f"replaces the settings beside it: {', '.join(unused)} is not used",
+                f"replaces other settings: {', '.join(unused)} is not used",
                 'remove that, or set source = "given"',
             )
 
 
 def _check_refresh(topology: Topology, findings: Findings) -> None:
-    """Report `refresh` for a feedthrough correction, which keeps its initial D.
-
-    Matrices given in the file are exempt: those are compared.
-    """
+    """Report `refresh` for a feedthrough correction, unless its matrices are from the file."""
     methods: dict[str, set[str]] = defaultdict(set)
     for bond in topology.tables.bonds:
         for end in (*bond.efforts, bond.flow):
@@ -412,7 +409,7 @@ def _check_refresh(topology: Topology, findings: Findings) -> None:
                 f"subsystems.{name}.jacobian",
                 "refresh",
                 jacobian.refresh,
-                "updates nothing for a feedthrough correction, whose D is that of the start",
+                "has no effect on a feedthrough correction, which keeps its initial D",
                 'use correction.method = "model" in the bond if D changes, or leave it out',
             )
 
@@ -434,7 +431,7 @@ def _check_prediction(topology: Topology, findings: Findings) -> None:
                 "predict",
                 "needs the identified model, and there is none",
                 f'add [subsystems.{name}.jacobian] source = "identify" and a bond with '
-                'correction.method = "model", or take "extrapolate"',
+                'correction.method = "model", or use "extrapolate"',
             )
 
 

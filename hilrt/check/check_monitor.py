@@ -60,7 +60,9 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
         elif name in faults:
             if not 0.0 <= bounds.min <= bounds.max <= 1.0:
                 remedy = "give { min = 0, max = 1 }"
-                findings.error("monitor.adjust", name, value, "a fault is begun or ended", remedy)
+                findings.error(
+                    "monitor.adjust", name, value, "a fault is off (0) or on (1)", remedy
+                )
         elif name not in known:
             remedy = f"choose from {', '.join(known)}"
             findings.error("monitor.adjust", name, value, "cannot be adjusted", remedy)
@@ -154,8 +156,8 @@ def _check_endpoint(key: str, address: str, findings: Findings) -> None:
         remedy = f'write it as tcp://ADDRESS:PORT, for example "{example}", with a port up to 65535'
         findings.error("monitor", key, address, "is not an address to listen at", remedy)
     elif not _is_own(host):
-        remedy = f'give it in numbers, or all with "{example}"'
-        findings.error("monitor", key, address, "names no address of this machine", remedy)
+        remedy = f'give a numeric address, or "{example}" for all'
+        findings.error("monitor", key, address, "is not an address of this machine", remedy)
 
 
 def _port(address: str) -> str:
@@ -163,7 +165,7 @@ def _port(address: str) -> str:
 
 
 def _is_own(host: str) -> bool:
-    """Whether ZeroMQ can listen there: at an address or interface, but not at a host name."""
+    """Whether ZeroMQ can listen at `host`: an address or interface, but not a host name."""
     if host == "*" or host in [name for _, name in socket.if_nameindex()]:
         return True
     return is_number(host)
@@ -195,7 +197,7 @@ def check_record(topology: Topology, findings: Findings) -> None:
             hint = f"is not a flag{nearest(trigger.flag, CAUSES)}"
             findings.error(table, "flag", trigger.flag, hint, "")
         if trigger.alarm is not None and trigger.alarm not in named:
-            hint = f"is the name of no alarm{nearest(trigger.alarm, named)}"
+            hint = f"is not the name of an alarm{nearest(trigger.alarm, named)}"
             findings.error(table, "alarm", trigger.alarm, hint, "give the alarm its name")
         if trigger.signal is not None:
             owner = trigger.signal.replace(":", ".").partition(".")[0]

@@ -99,7 +99,7 @@ def _find(topology: Topology, stimulus: Stimulus, table: str, findings: Findings
         text = f"of {stimulus.input}: {error}"
         findings.error(table, "unit", stimulus.unit, text, "give a unit of the same kind")
     except ValueError:
-        pass  # the bounds of the input are checked elsewhere
+        pass  # `check._check_limits` reports these bounds
     return None
 
 
@@ -139,7 +139,7 @@ def _check_points(segment: StimulusSegment, table: str, findings: Findings) -> b
     if not pairs:
         text = "each point is a time and a value"
     elif times[0] < 0.0 or any(b <= a for a, b in itertools.pairwise(times)):
-        text = "times must ascend, from 0 or later on"
+        text = "times must increase, starting at 0 or later"
     elif times[-1] <= 0.0 and segment.duration is None:
         text = "has no length"
     else:
@@ -184,7 +184,7 @@ def _length(segment: StimulusSegment, begin: float) -> float:
 
 
 def _piece(segment: StimulusSegment, before: float) -> _Piece:
-    """Range of a segment that follows one ending at value `before`, in the stimulus' unit."""
+    """Range of a segment that starts after the value `before`, in the stimulus's unit."""
     shape, size = segment.shape, segment.amplitude or 0.0
     if shape == "column":
         return _Piece(math.nan, math.nan, math.nan, math.nan)
@@ -235,7 +235,7 @@ def _check_time(topology: Topology, stimulus: Stimulus, table: str, findings: Fi
 def _check_values(
     topology: Topology, stimulus: Stimulus, port: Port, table: str, findings: Findings
 ) -> None:
-    """Warn of values beyond the input's limits and jumps beyond its rate: they get limited."""
+    """Warn of values and jumps that exceed the limits of the input."""
     factor, shift = conversion_of(stimulus, port.unit)
     added, step = stimulus.mode == "add", topology.tables.master.step
     subsystem = topology.tables.subsystems[topology.tables.split(stimulus.input)[0]]
@@ -261,7 +261,7 @@ def _check_values(
         fastest = max(segment.frequency or 0.0, segment.to_frequency or 0.0)
         if fastest * step * subsystem.every > 0.5:
             text = f"exceeds half the sampling rate, with steps of {subsystem.every * step:g} s"
-            findings.warn(where, "frequency", fastest, text, "the input gets an alias of it")
+            findings.warn(where, "frequency", fastest, text, "the input contains an alias of it")
         ended = piece.end
 
 

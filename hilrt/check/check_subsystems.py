@@ -22,7 +22,7 @@ from hilrt.tables.network import connect_reads, coupled_ports
 from hilrt.tables.ports import wrong_ports
 from hilrt.wording import number
 
-#: Missed set-points that a bench should tolerate; with fewer, one late tick ends the session.
+#: Number of missed set-points that a bench should tolerate.
 FEW = 3
 #: Largest number of communication steps by which set-points are sent ahead and extrapolated.
 AHEAD = 5
@@ -66,10 +66,10 @@ def check_traffic(
             sum(1.0 / frame.interval for frame in known if frame.sent == sent)
             for sent in (True, False)
         ]
-        untold = [frame.message for frame in timed if frame not in known]
+        unknown = [frame.message for frame in timed if frame not in known]
         text = f"{rates[0]:,.0f} frames per s are sent and {rates[1]:,.0f} received"
-        if untold:
-            text += f", without {', '.join(untold)}: the database gives no cycle time for them"
+        if unknown:
+            text += f", without {', '.join(unknown)}: the database gives no cycle time for them"
         bitrate = options.bus.get("bitrate")
         if not isinstance(bitrate, (int, float)) or not bitrate > 0.0:
             findings.info(f"subsystems.{name}", f"{text}; set bus.bitrate to compute the load")
@@ -89,7 +89,7 @@ def check_traffic(
 def _check_interval(
     name: str, step: float, description: Description, options: Any, findings: Findings
 ) -> None:
-    """Warn if a bench sends so rarely that it counts as late between two of its frames."""
+    """Warn if a bench sends so rarely that it counts as late between two frames."""
     received = [frame.interval for frame in description.frames if not frame.sent]
     fastest = min(received, default=math.nan)  # NaN if one is not known
     own = step * options.every
@@ -102,7 +102,7 @@ def _check_interval(
         f"the bench sends a frame every {number(1e3 * fastest, 3)} ms, and its samples are late "
         f"after {BENCH_PATIENCE:g} of its steps of {number(1e3 * own, 3)} ms: between two frames "
         "they are extrapolated",
-        f"set it to {math.ceil(fastest / step - 1e-9)}, or take master.step = "
+        f"set it to {math.ceil(fastest / step - 1e-9)}, or use master.step = "
         f"{float(f'{fastest:.3g}')!r}",
     )
 
@@ -115,8 +115,8 @@ def _check_foreign_code(tables: Session, findings: Findings) -> None:
                 f"subsystems.{name}",
                 "adapter",
                 "fmu",
-                "its binary runs in the master's own process: if it crashes or never returns, so "
-                "does the master, and only the gateways bring the benches to rest",
+                "its binary runs in the master's own process: if it crashes or hangs, so does the "
+                "master, and only the gateways bring the benches to rest",
                 'host it: adapter = "zeromq", spawn = ["hilrt", "solver", "MODEL.fmu"]',
             )
 
@@ -128,7 +128,7 @@ def _check_master_timeout(name: str, options: Any, step: float, findings: Findin
         return
     timeout = timeouts.master
     place = f"subsystems.{name}", "master_timeout", timeout
-    remedy = f"take {FEW * step:g} or more"
+    remedy = f"use {FEW * step:g} or more"
     if timeout <= step:
         message = f"is shorter than the interval of set-points, {step:g} s"
         findings.error(*place, message, remedy)
@@ -148,9 +148,9 @@ def _check_emulator(name: str, options: Any, findings: Findings) -> None:
             f"subsystems.{name}",
             "emulator",
             options.emulator,
-            f"sends the bench's frames on bus = {options.bus!r}, a real interface: a bench that is "
-            "there sends them, too",
-            'leave it out on the real bench, or take bus.interface = "udp_multicast" or a vcan',
+            f"sends the bench's frames on bus = {options.bus!r}, a real interface, on which the "
+            "real bench may also send them",
+            'leave it out on the real bench, or use bus.interface = "udp_multicast" or a vcan',
         )
 
 
@@ -201,29 +201,30 @@ def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:
     for port, entry in options.inputs.items():
         if None in (entry.min, entry.max, entry.max_rate, entry.safe):
             continue
-        way = max(entry.max - entry.safe, entry.safe - entry.min)
-        needed = shortest_ramp(way, entry.max_rate, entry.max_jerk)
+        distance = max(entry.max - entry.safe, entry.safe - entry.min)
+        needed = shortest_ramp(distance, entry.max_rate, entry.max_jerk)
         if needed >= profile.step_timeout:
             jerk = "" if entry.max_jerk is None else f"with max_jerk = {entry.max_jerk:g} "
             findings.warn(
                 f"subsystems.{name}.inputs.{port}",
                 "max_rate",
                 entry.max_rate,
-                f"{jerk}the safe profile may need {needed:.3g} s to move the input by {way:g} to "
-                f"safe = {entry.safe:g}, but safe_profile.step_timeout = {profile.step_timeout:g} "
-                "s, so the enable may be withdrawn before the input arrives",
+                f"{jerk}the safe profile may need {needed:.3g} s to move the input by "
+                f"{distance:g} to safe = {entry.safe:g}, but safe_profile.step_timeout = "
+                f"{profile.step_timeout:g} s, so the enable may be withdrawn before the input "
+                "arrives",
                 f"raise step_timeout above {needed:.3g} s, or let the input move faster",
             )
 
 
-def shortest_ramp(way: float, max_rate: float, max_jerk: float | None) -> float:
-    """Shortest time for a distance `way` from rest to rest, s."""
+def shortest_ramp(distance: float, max_rate: float, max_jerk: float | None) -> float:
+    """Shortest time for a `distance` from rest to rest, s."""
     if max_jerk is None:
-        return way / max_rate
+        return distance / max_rate
     build_up = max_rate / max_jerk
-    if way < max_rate * build_up:  # the full rate is never reached
-        return 2.0 * math.sqrt(way / max_jerk)
-    return way / max_rate + build_up
+    if distance < max_rate * build_up:  # the full rate is never reached
+        return 2.0 * math.sqrt(distance / max_jerk)
+    return distance / max_rate + build_up
 
 
 def _check_arming(name: str, options: Any, arm_timeout: float, findings: Findings) -> None:
@@ -361,7 +362,7 @@ def check_references(
             continue
         if not code:
             why = "whether its ports are the subsystem's; only a check that imports its module and "
-            why += "calls its constructor tells"
+            why += "calls its constructor can tell"
             findings.unchecked(table, "reference_model", options.reference_model, why)
             continue
         if not (link_class.physical or link_class.remote):
@@ -383,7 +384,7 @@ def _check_reference(topology: Topology, name: str, folder: Path, findings: Find
     try:
         found = adapter.describe(name, model(adapter="inprocess", **keys), folder)
     except (Exception, SystemExit) as error:  # a user's model may raise anything
-        wrong(f"cannot be made: {type(error).__name__}: {error}", "correct the model")
+        wrong(f"cannot be created: {type(error).__name__}: {error}", "correct the model")
         return
     for line in found.problems:
         wrong(line)
@@ -440,7 +441,7 @@ def check_sequences(topology: Topology, findings: Findings) -> Topology:
                     "too: only one port of a sequence may drive an input, because two would be "
                     "added"
                 )
-                remedy = "remove one; within a sequence, bench.together does several things"
+                remedy = "remove one; within a sequence, bench.together combines several actions"
                 findings.error(f"connections.{i}", "to", connection.target, reason, remedy)
         if target in sequences:
             reason = f"{target!r} is a test sequence, whose inputs are connected by their names"
@@ -450,6 +451,6 @@ def check_sequences(topology: Topology, findings: Findings) -> Topology:
         if ends:
             reason = f"{min(ends)!r} is a test sequence, which has no power"
             findings.error(f"bonds.{bond.name or i}", "flow", bond.flow, reason, "leave it out")
-    told = {name: known for name, known in ports.items() if known is not None}
-    connected, tables = connect_reads(told, tables)
+    known_ports = {name: known for name, known in ports.items() if known is not None}
+    connected, tables = connect_reads(known_ports, tables)
     return replace(topology, tables=tables, ports={**ports, **connected})

@@ -45,12 +45,12 @@ def worded_line(problem: Problem, tables: Mapping[str, Any]) -> Problem:
 def located(problems: Iterable[Problem], session: SessionFile) -> list[Problem]:
     """Add the line in the file to findings; values from ``--set`` have none."""
     lines = TomlLines(session.text)
-    set_beside = [item.partition("=")[0] for item in session.overrides]
+    overridden = [item.partition("=")[0] for item in session.overrides]
     found = []
     for problem in problems:
         key = problem.key.strip('"')
         path = f"{problem.table}.{key}" if key else problem.table
-        if not any(path == other or path.startswith(f"{other}.") for other in set_beside):
+        if not any(path == other or path.startswith(f"{other}.") for other in overridden):
             problem = replace(problem, at=lines.of(path))
         found.append(problem)
     return found
@@ -81,9 +81,9 @@ class Topology:
     physical : set of str
         The benches.
     refused : set of str
-        Subsystems with problems of their own, which include those of their limits.
+        Subsystems whose own problems, including those of their limits, are already reported.
     unclear : set of str
-        Ports, ``subsystem.port``, about which only the name is known.
+        Ports, ``subsystem.port``, of which only the name is known.
     wrong_starts, unsupported_variables : dict of str
         Reasons by ``subsystem.name``: for start values that the subsystem refuses, and for
         variables that cannot be ports.
@@ -273,8 +273,8 @@ def _check_partner(
                 name,
                 value,
                 f"the connection carries the {key} of {table}, so its {name} must be {needed:g}",
-                "turn the sign or scale in the model, so that effort times flow is power into the "
-                "flow's side",
+                "change the sign or scale in the model, so that effort times flow is power into "
+                "the flow's side",
             )
 
 
@@ -292,7 +292,7 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
             table,
             "",
             None,
-            "a unit is missing, so the product is taken as watts",
+            "a unit is missing, so the product is assumed to be in W",
             "declare the units in the database or the model",
         )
         return
@@ -333,7 +333,7 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
             findings.error(table, "mu_range", None, 'is for method = "energy"', "leave it out")
         elif not least <= (least if correction.mu is None else correction.mu) <= most:
             message = "must be two bounds, the lower one first, with mu between them"
-            findings.error(table, "mu_range", correction.mu_range, message, "mend it")
+            findings.error(table, "mu_range", correction.mu_range, message, "correct it")
     if not on_bench:
         return
     if correction.method != "energy":
@@ -427,17 +427,17 @@ def check_loops(topology: Topology, findings: Findings) -> None:
         except graphlib.CycleError as error:
             cycle: list[str] = error.args[1]  # first and last are the same; each feeds the next
             if found == MOST_LOOPS:
-                more = f"there are more than {MOST_LOOPS} algebraic loops; the others are not named"
-                findings.warn("connections", "", None, more, "break those that are named first")
+                more = f"there are more than {MOST_LOOPS} algebraic loops; only these are listed"
+                findings.warn("connections", "", None, more, "break the listed ones first")
                 return
             findings.warn(
                 "connections",
                 "",
                 None,
                 f"algebraic loop {' -> '.join(cycle)}: no state lies between",
-                "its start values are found by iteration, and afterwards each pass is late by one "
-                "step; break it with a state or a filter; of an FMU that declares no dependencies, "
-                "declare them: feedthrough",
+                "its start values are found by iteration, and afterwards each pass lags by one "
+                "step; break it with a state or a filter; for an FMU that declares no "
+                "dependencies, declare them by its key feedthrough",
             )
             graph[cycle[1]].discard(cycle[0])  # to find the next loop
         else:

@@ -17,13 +17,13 @@ from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
 
-#: Ranks of how well an output matches an input: by name, also with its subsystem's name in front;
-#: by either in lower case; only by unit.
+#: Ranks of matches between an output and an input: by name, also with its subsystem's name as
+#: prefix; by these in lower case; by unit only.
 SAME, SMALL, UNIT = 3, 2, 1
 
 
 class Drafted(NamedTuple):
-    """A drafted subsystem: name, its adapter's key and value, ports, whether it can be probed."""
+    """A drafted subsystem; `key` and `target` are its adapter's key and value."""
 
     name: str
     key: str
@@ -33,13 +33,13 @@ class Drafted(NamedTuple):
 
 
 def draft_session(name: str, models: Sequence[str], folder: Path) -> str:
-    """Text of a session file of FMUs and Python classes.
+    """Draft the text of a session file for FMUs and Python classes.
 
     An input is connected to the one output of another model that has the same name (or ``body_x``
     for ``x`` of ``body``) and a convertible unit; otherwise to the only output of its unit that
     matches no other input. The remaining inputs are held at their start values; the first of them
     gets a step, so that a first run shows motion. If a model cannot be probed, the session is
-    repeated at shorter steps, which give the verdict of a first run a basis.
+    repeated at shorter steps, so that the first run has a verdict.
 
     Parameters
     ----------

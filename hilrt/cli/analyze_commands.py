@@ -1,4 +1,4 @@
-"""`hilrt analyze …` and `hilrt doctor`: checks before a session runs."""
+"""`hilrt analyze …`, `doctor`, `report`, `compare`, `runs` and `replay`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilrt.cli.log_commands import (
     bad_input,
     locate,
     play,
-    say_damage,
+    warn_of_damage,
 )
 from hilrt.errors import ConfigError, ExitStatus
 from hilrt.wording import columns_text
@@ -69,7 +69,7 @@ def stability(
     with needs("report", "the page"):
         from hilrt.analyze.stability_page import write_page
 
-        typer.echo(f"picture in {write_page(found, out)}", err=json_)
+        typer.echo(f"page in {write_page(found, out)}", err=json_)
 
 
 @analyze_app.command()
@@ -80,7 +80,7 @@ def repeat(
 ) -> None:
     """Estimate the error of a session from runs at shorter steps.
 
-    The session is run at its step, at half and at a quarter of it; it must be without a bench.
+    The session is run with its step, and with half and a quarter of it; it must not have a bench.
     """
     from hilrt.session.simulate import repeat as repeated
 
@@ -92,7 +92,7 @@ def repeat(
         if math.isnan(one.change):
             typer.echo(f"{name}: error unknown: {one.why_not}")
         elif one.why_not:
-            typer.echo(f"{name}: not in the asymptotic range: {one.why_not}; take a shorter step")
+            typer.echo(f"{name}: not in the asymptotic range: {one.why_not}; use a shorter step")
         else:
             error = f"{one.error:.3g} {one.unit}".rstrip()
             typer.echo(
@@ -115,7 +115,7 @@ def reference(
 ) -> None:
     """Compute the true error of a session.
 
-    Its step is shortened until the results converge; the session must be without a bench.
+    Its step is shortened until the results converge; the session must not have a bench.
     Exit status: 4 if a signal has not converged within --most-steps.
     """
     from rich.console import Console
@@ -124,8 +124,8 @@ def reference(
 
     file, console = load(session, overrides or []), Console(stderr=True)
     with console.status("") as status:
-        tell = status.update if console.is_terminal else console.print
-        found = compare(file, tolerance=tolerance, most_steps=most_steps, progress=tell)
+        show = status.update if console.is_terminal else console.print
+        found = compare(file, tolerance=tolerance, most_steps=most_steps, progress=show)
     if json_:
         typer.echo(json.dumps(found.as_json(), indent=1))
     else:
@@ -181,10 +181,10 @@ def _measure(session: Path | None, seconds: float, out: Path) -> None:
         fail(f"--seconds {seconds:g}: must be 0.3 to 600")
     found = measure_session(load(session, []), seconds) if session else measure_host(seconds)
     write_delays(out, found)
-    told = "inputs sent after a tick" if found.session else "wake-ups"
-    typer.echo(f"{told}: {spread_text(found.lateness_us)}")
+    label = "inputs sent after a tick" if found.session else "wake-ups"
+    typer.echo(f"{label}: {spread_text(found.lateness_us)}")
     for name, times in found.answers_us.items():
-        typer.echo(f"answers of {name}: {spread_text(times)}")
+        typer.echo(f"response times of {name}: {spread_text(times)}")
     typer.echo(f"{out}: for hilrt advise SESSION.toml --delays {out}")
 
 
@@ -210,7 +210,7 @@ def report(
 
     with bad_input():
         analysis = analyse_log(locate(log))
-        say_damage(analysis.file, analysis.stream.damage)
+        warn_of_damage(analysis.file, analysis.stream.damage)
         if json_:
             numbers = analysis.as_json(analysis.can_traffic())
             typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False, default=str))
@@ -244,7 +244,7 @@ def compare(
     with bad_input():
         found = compare_logs(*(locate(path) for path in logs))
         for analysis in (found.a, found.b):
-            say_damage(analysis.file, analysis.stream.damage)
+            warn_of_damage(analysis.file, analysis.stream.damage)
         if json_:
             typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False, default=str))
             return

@@ -1,4 +1,4 @@
-"""`hilrt can`: watch a CAN bus, measure it, send to it; `hilrt new`: draft a session file."""
+"""`hilrt can`: watch a CAN bus, measure it, send to it; `hilrt new`: write a session file."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
 can_app = typer.Typer(help="Watch, measure and use a CAN bus.", no_args_is_help=True)
 
-#: Longest wait for frames before Ctrl-C and the end are checked, s.
+#: Longest wait for frames before the duration and Ctrl-C are checked, s.
 _WAIT_S = 0.1
 
 BusText = Annotated[
     str, typer.Option("--bus", help="interface=…,channel=…: arguments of python-can")
 ]
 Database = Annotated[Path | None, typer.Option("--database", help="CAN database")]
-Duration = Annotated[
-    float | None, typer.Option(help="time after which it ends, s; default: Ctrl-C", min=0.0)
-]
+Duration = Annotated[float | None, typer.Option(help="duration, s; default: until Ctrl-C", min=0.0)]
 
 
 @contextmanager
@@ -92,7 +90,7 @@ def sniff(
     with _opened(bus) as opened:
         if lines or not console.is_terminal:
             for frames in _frames(opened, duration):
-                for frame in (f for one in frames for f in watcher.take([one], time.time_ns())):
+                for frame in (f for one in frames for f in watcher.receive([one], time.time_ns())):
                     row = watcher.rows.get(frame.can_id)
                     values = signals_text(row) if row else error_text(frame)
                     name = row.name if row else ""
@@ -102,7 +100,7 @@ def sniff(
         with Live(console=console, auto_refresh=False) as live:
             shown = 0.0
             for frames in _frames(opened, duration):
-                watcher.take(frames, time.time_ns())
+                watcher.receive(frames, time.time_ns())
                 if time.monotonic() - shown > 2 * _WAIT_S:
                     shown = time.monotonic()
                     live.update(live_table(watcher), refresh=True)
@@ -124,7 +122,7 @@ def stats(
     begun = time.monotonic()
     with _opened(bus) as opened:
         for frames in _frames(opened, duration):
-            watcher.take(frames, time.time_ns())
+            watcher.receive(frames, time.time_ns())
         errors = opened.errors
     seconds = time.monotonic() - begun
     total = watcher.frames
@@ -146,7 +144,7 @@ def send(
     count: Annotated[int, typer.Option(help="number of frames", min=1)] = 1,
     cycle: Annotated[float, typer.Option(help="time between two frames, s", min=0.0)] = 0.1,
 ) -> None:
-    """Send a frame: raw, or by its message; omitted signals have their start values."""
+    """Send a frame, raw or by message name; omitted signals have their start values."""
     from hilrt.can.tools.typed_frame import frame_of
 
     frame = frame_of(what, database)
@@ -157,7 +155,7 @@ def send(
             except Exception as error:  # adapters' drivers raise any kind
                 raise ConfigError(
                     f"--bus {bus}: {frame.text} was not sent: {error}; "
-                    "check that the bus is up and has this kind of frames"
+                    "check that the bus is up and supports this kind of frame"
                 ) from None
             if k + 1 < count:
                 time.sleep(cycle)
@@ -178,7 +176,7 @@ def generate(
         typer.Option(help="message with set-points; default: all of --node; repeatable"),
     ] = None,
 ) -> None:
-    """Write a session file for a bench from its database, with the choices left to make marked."""
+    """Draft a session file for a bench from its database; the remaining choices are marked."""
     from hilrt.can.tools.session_draft import CHOOSE, choices
     from hilrt.can.tools.session_draft import generate as text_of
 
@@ -234,7 +232,7 @@ def new(
 
     For a database, the bench is emulated on a bus inside this machine. It sends the database's
     messages with counters and checksums; its values are constant or follow the set-points. `hilrt
-    can generate` writes the session for the real bus, with choices left to make.
+    can generate` drafts the session for the real bus.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", session.stem).lstrip("_.-") or "session"
     folder = session.resolve().parent

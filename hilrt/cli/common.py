@@ -62,7 +62,7 @@ def fail(text: str) -> NoReturn:
 
 @contextlib.contextmanager
 def needs(extra: str, what: str) -> Iterator[None]:
-    """Name the extra that `what` needs if its imports fail."""
+    """Report which extra to install if an import that `what` needs fails."""
     try:
         yield
     except ImportError as error:
@@ -73,7 +73,7 @@ def needs(extra: str, what: str) -> Iterator[None]:
 
 # Documentation pages that explain a command, or the error that ended it.
 
-#: Page organised by symptom.
+#: Page that is ordered by symptom.
 SYMPTOMS: Final = "docs/howto/troubleshooting.md"
 #: Page with the keys of the session file.
 KEYS: Final = "docs/session.md"
@@ -124,7 +124,7 @@ def page_of(error: HilrtError, arguments: Sequence[str]) -> str:
 
 
 def complete_help(app: typer.Typer) -> None:
-    """Let every command's help end with its page, and join the lines of its paragraphs."""
+    """Append the page to every command's help, and join the lines of its paragraphs."""
     epilogs = {name: f"Explained in {in_documentation(page)}." for name, page in _PAGE_OF.items()}
     for info in app.registered_commands:
         name = info.name or getattr(info.callback, "__name__", "")
@@ -134,9 +134,9 @@ def complete_help(app: typer.Typer) -> None:
         assert group.typer_instance is not None
         for info in group.typer_instance.registered_commands:
             info.help, info.epilog = _paragraphs(info.callback), group.epilog
-    app.info.epilog = f"{in_documentation(SYMPTOMS)} goes by symptom."
+    app.info.epilog = f"{in_documentation(SYMPTOMS)} is ordered by symptom."
 
 
 def _paragraphs(function: object) -> str:
-    """Return a docstring with one line per paragraph: help keeps line breaks at any width."""
+    """Return a docstring with one line per paragraph, because help keeps its line breaks."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(function) or "")

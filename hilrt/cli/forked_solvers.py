@@ -2,10 +2,9 @@
 
 ``python -m hilrt.cli.forked_solvers PARENT_PID SIGNAL CPUS`` runs on Linux and reads JSON from its
 standard input: a list of (arguments of `hilrt`, log, environment). It forks a process for each,
-writes their numbers to its standard output and ends. Its parent, which is a subreaper meanwhile,
-then becomes the parent of them all, and watches them and collects their statuses like those of
-processes that it started itself. Users' models are imported after the fork, each in its own
-process.
+writes their process ids to its standard output and ends. Its parent, which is a subreaper
+meanwhile, then becomes their parent, and monitors them like processes that it started itself.
+Users' models are imported after the fork, each in its own process.
 
 On two shared, busy processors the session of 60 solvers of `tools/benchmarks/bench_many_solvers.py`
 took 6.1 s of processor time and 6.2 s to its first tick, instead of 17.9 s and 15.2 s (one run
@@ -44,22 +43,22 @@ def main(arguments: list[str]) -> bool:
     """Fork the processes; return True in each of them, prepared for its command."""
     parent, death_signal, cpus = arguments
     jobs: list[Job] = json.load(sys.stdin)
-    server = os.getpid()
+    launcher = os.getpid()
     gc.collect()
     gc.freeze()  # a collection would copy shared pages
-    ready, told = os.pipe()
+    ready, release = os.pipe()
     pids = []
     for job in jobs:
         pid = os.fork()
         if pid == 0:
-            os.close(told)
+            os.close(release)
             _prepare(job)
-            _wait_for_parent(ready, server)
+            _wait_for_parent(ready, launcher)
             take_place(int(parent), int(death_signal), cpus, 0)
             return True
         pids.append(pid)
-    os.write(1, json.dumps(pids).encode())  # first: the parent must know a process before it runs
-    os.write(told, b"." * len(pids))
+    os.write(1, json.dumps(pids).encode())  # before they run: the parent must have their ids
+    os.write(release, b"." * len(pids))
     return False
 
 
@@ -82,16 +81,16 @@ def _prepare(job: Job) -> None:
     name = command[command.index("--name") + 1] if "--name" in command else "solver"
     text = ctypes.create_string_buffer(name.encode()[:_NAME_BYTES])
     ctypes.CDLL(None).prctl(_PR_SET_NAME, text, 0, 0, 0)
-    if "numpy.random" in sys.modules:  # else all draw the same numbers; `random` reseeds
+    if "numpy.random" in sys.modules:  # `random` reseeds itself; numpy would repeat its numbers
         sys.modules["numpy.random"].seed()
 
 
-def _wait_for_parent(ready: int, server: int) -> None:
-    """Wait until all are forked, and the server has ended and left this process to its parent."""
+def _wait_for_parent(ready: int, launcher: int) -> None:
+    """Wait until all are forked, and the launcher has ended and its parent adopted this process."""
     all_forked = os.read(ready, 1)
     os.close(ready)
     deadline = time.monotonic() + _HANDED_OVER_S
-    while all_forked and os.getppid() == server:
+    while all_forked and os.getppid() == launcher:
         if time.monotonic() > deadline:
             all_forked = b""
         time.sleep(0.001)

@@ -69,7 +69,7 @@ Databases = Annotated[
 
 @contextlib.contextmanager
 def bad_input() -> Iterator[None]:
-    """Report an invalid log as bad input, not as a session's fault."""
+    """Report an invalid log as wrong input, with exit status 2."""
     try:
         yield
     except RecordError as error:
@@ -101,14 +101,14 @@ def numbered(path: Path) -> Path:
 
 
 def locate_before(path: Path, others: list[str]) -> tuple[Path, list[str]]:
-    """Return the newest log and the other arguments; a shell may expand a pattern to many paths."""
+    """Separate the logs, to which a shell may expand a pattern, from the other arguments."""
     from hilrt.record.find_log import log_at
 
     paths = list(itertools.takewhile(lambda name: log_at(Path(name)).is_file(), others))
     return locate([path, *map(Path, paths)]), others[len(paths) :]
 
 
-def say_damage(path: Path, damage: str) -> None:
+def warn_of_damage(path: Path, damage: str) -> None:
     """Report an incomplete log."""
     if damage:
         _notes([f"{path}: is incomplete: {damage}; the part before that is used"])
@@ -142,7 +142,7 @@ def ls(
     with bad_input():
         file, names = locate_before(log, signals or [])
         contents = read_contents(file)
-    say_damage(file, contents.damage)
+    warn_of_damage(file, contents.damage)
     if json_:
         typer.echo(json.dumps(as_json(contents)["topics"], indent=1, ensure_ascii=False))
         return
@@ -178,7 +178,7 @@ def cat(
         if events:
             contents = read_contents(path)
             show.cat_events(path, sys.stdout, contents, span)
-            say_damage(path, contents.damage)
+            warn_of_damage(path, contents.damage)
             return
         source = open_source(path, databases=bus_databases(database or []))
         try:
@@ -215,10 +215,10 @@ def merge(
     logs: Annotated[list[Path], typer.Argument(help="logs, or folders of runs")],
     out: Out,
     align: Annotated[
-        bool, typer.Option("--align", help="let all logs begin at the same time")
+        bool, typer.Option("--align", help="shift all logs to the same start time")
     ] = False,
     shift: Annotated[
-        list[float] | None, typer.Option(help="time by which a log is moved, s; once per log")
+        list[float] | None, typer.Option(help="time by which a log is shifted, s; once per log")
     ] = None,
     force: Force = False,
 ) -> None:
@@ -326,9 +326,7 @@ def play(
     bus: Annotated[str, typer.Option(help="interface=…,channel=…: arguments of python-can")],
     start: From = None,
     end: Until = None,
-    speed: Annotated[
-        float, typer.Option(help="factor on the speed: recorded seconds per second")
-    ] = 1.0,
+    speed: Annotated[float, typer.Option(help="playback speed: recorded seconds per second")] = 1.0,
     passes: Annotated[int, typer.Option("--loop", help="number of repetitions", min=1)] = 1,
     identifier: Annotated[
         list[str] | None,
@@ -373,4 +371,4 @@ def play(
 
 def _notes(notes: list[str]) -> None:
     for note in itertools.islice(dict.fromkeys(notes), 20):
-        typer.echo(f"skipped or doubtful: {note}", err=True)
+        typer.echo(f"note: {note}", err=True)

@@ -54,7 +54,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-#: Messages of the system's loader if there is no memory for a library, in lower case.
+#: Messages of the dynamic loader if there is no memory for a library, in lower case.
 NO_MEMORY = ("failed to map segment", "cannot allocate memory")
 MORE_MEMORY = (
     "a session takes up to 2 GB of address space: raise the limit (ulimit -v, the "
@@ -176,8 +176,8 @@ def check(
     errors = sum(problem.level == "error" for problem in problems)
     if errors:
         fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")
-    left_out = sum(problem.level == "not checked" for problem in problems)
-    typer.echo(f"{session}: no errors" + (f", but {left_out} not checked" if left_out else ""))
+    unchecked = sum(problem.level == "not checked" for problem in problems)
+    typer.echo(f"{session}: no errors" + (f", but {unchecked} not checked" if unchecked else ""))
 
 
 def schema(
@@ -347,7 +347,7 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
 
 
 def lacks_memory(error: BaseException | None) -> str:
-    """Text of the first memory error among an error, its group and its causes; empty if none."""
+    """Text of the first memory error in an error, its group or its causes; empty if none."""
     if error is None:
         return ""
     text = " ".join(str(error).split())
@@ -361,12 +361,12 @@ def lacks_memory(error: BaseException | None) -> str:
 
 
 def main(command: Callable[[], Any] = app) -> None:
-    """Run the command line; turn every expected error into a clear line and an exit status."""
+    """Run the command line; report every expected error in one line, by exit status."""
     open_closed_streams()
-    # At its end the interpreter collects cycles, which takes 0.2 s of processor time once the
+    # At exit the interpreter collects cycles, which takes 0.2 s of processor time once the
     # compiler is loaded.
     atexit.register(gc.freeze)
-    atexit.register(ignore_both)
+    atexit.register(ignore_signals)
     try:
         with signals_end_it():
             command()
@@ -402,12 +402,12 @@ def main(command: Callable[[], Any] = app) -> None:
 
 # Ctrl-C and SIGTERM, from the first line of a command to the end of its process.
 
-_BOTH = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def signals_end_it() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the command, with exit status 130.
+    """Make Ctrl-C and SIGTERM end the command, with exit status 130.
 
     Ctrl-C does so even if its signal was ignored at the start, as in a shell's background job:
     commands such as `hilrt can sniff` have no other end. Commands that handle signals replace these
@@ -430,19 +430,19 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
     raise SystemExit(ExitStatus.INTERRUPTED)
 
 
-def ignore_both() -> None:
-    """Ignore Ctrl-C and SIGTERM from now on, because the exit status is decided.
+def ignore_signals() -> None:
+    """Ignore Ctrl-C and SIGTERM from now on, so that they do not change the exit status.
 
-    The interpreter takes 0.1 s or more to unload, and first replaces its handlers by the system's
-    default: a signal would then end the process with its own status.
+    The interpreter takes 0.1 s or more to exit, and first restores the default handlers: a signal
+    would then end the process with the signal's own status.
     """
-    for number in _BOTH:
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 # Threads of the libraries that a command loads.
 
-#: Variables with which a user sets the number of threads.
+#: Environment variables with which a user sets the number of threads.
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 
@@ -450,8 +450,8 @@ def single_thread() -> None:
     """Prevent OpenBLAS from starting threads, unless the user has set their number.
 
     Call this before numpy is imported. The matrices here are small, and OpenBLAS's threads keep a
-    processor busy while they wait for work: 0.1 s at the start of a command that reads a file,
-    0.25 s at that of a session. Solvers in separate processes do not inherit the setting.
+    processor busy while they wait for work: 0.1 s when a command that reads a file starts, 0.25 s
+    when a session starts. Solvers in separate processes do not inherit the setting.
     """
     if not any(name in os.environ for name in _VARIABLES):
         set_for_this_process(_VARIABLES[0], "1")

@@ -68,7 +68,7 @@ def sequence(
     answer: Annotated[
         list[str] | None,
         typer.Option(
-            help='"QUESTION" = "ANSWER", as in TOML, that counts if nobody answers; repeatable'
+            help='"QUESTION" = "ANSWER", as in TOML: answer to use without operator; repeatable'
         ),
     ] = None,
     step: Annotated[
@@ -105,7 +105,7 @@ def gateway(
     overrides: Overrides = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Connect a bench on CAN to a session, which starts this command itself, on its machine."""
+    """Connect a bench on CAN to a session; on its own machine, the session runs this command."""
     _use_keys(keys)
     from hilrt.bench.gateway_process import main as gateway_main
 
@@ -121,12 +121,10 @@ def emulate(
         str | None, typer.Option(help="interface=…,channel=…: arguments of python-can")
     ] = None,
     database: Annotated[Path | None, typer.Option(help="CAN database")] = None,
-    duration: Annotated[
-        float | None, typer.Option(help="time after which it ends, s; default: never")
-    ] = None,
+    duration: Annotated[float | None, typer.Option(help="duration, s; default: no end")] = None,
     seed: Annotated[int, typer.Option(help="seed of the sensor noise")] = 0,
     fault: Annotated[
-        str | None, typer.Option(help="silent@T or die@T: what happens at T [s]")
+        str | None, typer.Option(help="silent@T or die@T: fault at time T [s]")
     ] = None,
     scenario: Annotated[Path | None, typer.Option(help="TOML file with scheduled faults")] = None,
     overrides: Overrides = None,
@@ -201,7 +199,7 @@ def keys(
     folder: Annotated[Path, typer.Argument(help="folder in which the keys are stored")],
     names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
 ) -> None:
-    """Create the keys with which subsystems connect: a pair for the master and for each name."""
+    """Create the keys with which subsystems connect: a pair for the master and one per name."""
     from hilrt.peers.keys import make_keys
 
     for path in make_keys(folder, names):
@@ -219,7 +217,7 @@ def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
 
 
 def _answers(items: list[str]) -> dict[str, str]:
-    """Answers by question; both are quoted because either may contain "="."""
+    """Parse answers by question; both are quoted because either may contain "="."""
     from hilrt.config.parse_toml import TomlError, parse_toml
 
     answers: dict[str, str] = {}
@@ -251,7 +249,7 @@ def watch(
         bool, typer.Option("--plain", help="print lines instead of the live view")
     ] = False,
 ) -> None:
-    """Show a session of another machine; with HILRT_TOKEN set, also operate it."""
+    """Show a session that runs on another machine; with HILRT_TOKEN set, also operate it."""
     from hilrt.monitor.watch import main as watch_main
 
     raise typer.Exit(watch_main(address, plain=plain))

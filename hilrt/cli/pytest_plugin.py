@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> SequenceRunner:
-    """Runner of test sequences in the session of the marker."""
+    """Runner of test sequences in the session that the marker names."""
     marker = request.node.get_closest_marker("hilrt")
     arguments = {} if marker is None else dict(marker.kwargs)
     if marker is not None:
@@ -79,7 +79,7 @@ class SequenceRunner:
         sequence : type
             A subclass of `hilrt.Sequence` that is defined in a file.
         check : bool
-            Fail the test unless the session ended in order and every result passed.
+            Fail the test unless the session ended normally and every result passed.
         params : dict
             Keyword arguments of the class.
         """
@@ -100,8 +100,8 @@ class SequenceRunner:
         result = run_session(load_session(session, changes), options=options)
         problems = self._note(result)
         if check and (problems or result.exit_status):
-            said = "; ".join(problems or result.warnings) or f"exit status {result.exit_status}"
-            pytest.fail(f"{said}\n{_files(result.folder)}", pytrace=False)
+            why = "; ".join(problems or result.warnings) or f"exit status {result.exit_status}"
+            pytest.fail(f"{why}\n{_files(result.folder)}", pytrace=False)
         return result
 
     def _note(self, result: RunResult) -> list[str]:
@@ -124,14 +124,14 @@ class SequenceRunner:
 
 
 def _files(folder: Path | None) -> str:
-    """Text about a run's existing files: no log without a start, no report without bokeh."""
+    """Text that lists which files of a run exist: not all are written if it fails early."""
     names = {"log": "session.mcap", "report": "report.html"}
     found = [what for what, name in names.items() if folder and (folder / name).is_file()]
     return f"{' and '.join(found) or 'neither log nor report'}: {folder}"
 
 
 def _report(result: RunResult) -> list[str]:
-    """Write the page about a session that did not pass; return problems with it."""
+    """Write the report of a session that did not pass; return lines with its path or problem."""
     from hilrt.errors import HilrtError
 
     try:

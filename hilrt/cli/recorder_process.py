@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--tap", default="", help="where the same messages are forwarded, for live views"
     )
-    parser.add_argument("--frames", default="", help="where gateways hand over CAN frames")
+    parser.add_argument("--frames", default="", help="where gateways send CAN frames")
     parser.add_argument("--progress", default="", help="where the master receives the progress")
     parser.add_argument(
         "--logs", type=Path, help="folder of the processes' logs, whose size is limited"

@@ -1,4 +1,4 @@
-"""``hilrt test``: runs the sequences of a file, each in its own session."""
+"""``hilrt test``: run a file's sequences, each in its own session; ``hilrt expect``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_tests(
     overrides: Overrides = None,
     junit: Annotated[Path | None, typer.Option(help="write the results as JUnit XML")] = None,
 ) -> None:
-    """Run each test sequence of a file in a session of its own.
+    """Run each test sequence of a file in its own session.
 
     The sequence takes the place of the subsystem with adapter "sequence" in the session file.
     Exit status: 0 passed, 1 failed, 2 wrong input, 3 ended by a fault, 4 inconclusive, 5

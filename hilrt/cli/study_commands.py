@@ -1,4 +1,4 @@
-"""`hilrt sweep`, `tune`, `advise`: try many settings, find the best, recommend initial ones."""
+"""`hilrt sweep`, `tune`, `advise`: run many settings, find the best, recommend initial ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hilrt.studies.sweep import SweepResult
 
 
-# Options of `hilrt sweep`: its designs, what it keeps of a case, and its workers.
+# Options of `hilrt sweep`: its designs, the results kept of each case, and its workers.
 
 Random = Annotated[int | None, typer.Option(help="number of random cases")]
 Latin = Annotated[int | None, typer.Option(help="number of cases of a Latin hypercube")]
@@ -30,7 +30,7 @@ Signals = Annotated[
 ]
 Statistics = Annotated[
     list[str] | None,
-    typer.Option(help="signals of which min, max, mean, rms and last are kept; repeatable"),
+    typer.Option(help="signals whose min, max, mean, rms and last value are kept; repeatable"),
 ]
 Workers = Annotated[
     int | None, typer.Option(help="number of processes; default: one per processor", min=1)
@@ -53,7 +53,7 @@ def sweep(
     ] = None,
     cases: Annotated[
         Path | None,
-        typer.Option(help="CSV file instead of --vary: a column per key, a row per case"),
+        typer.Option(help="CSV file instead of --vary: one column per key, one row per case"),
     ] = None,
     random: Random = None,
     latin: Latin = None,
@@ -74,7 +74,7 @@ def sweep(
     log: FurtherLogs = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="show no progress")] = False,
 ) -> None:
-    """Run a session with many settings; called again, run the missing cases.
+    """Run a session with many settings; a repeated call runs only the missing cases.
 
     SESSION may be a recorded log, or the folder of a run: its decisions are then repeated with the
     settings of each case, from the recorded samples. The bench's reaction is not simulated.
@@ -127,7 +127,7 @@ def _design(**counts: int | None) -> tuple[Design, int | None]:
 
 
 def _print_result(done: SweepResult) -> None:
-    """Print a sweep's outcome and its page; exit status 5 if cases have no result."""
+    """Print a sweep's outcome and the path of its page; exit with 5 if cases have no result."""
     try:
         from hilrt.studies.sweep_page import write_sweep_page
 
@@ -137,7 +137,7 @@ def _print_result(done: SweepResult) -> None:
     before = done.cases - done.ran
     typer.echo(
         f"{done.cases:,} cases"
-        + (f", {before:,} of them from before" if before else "")
+        + (f", {before:,} of them from earlier calls" if before else "")
         + (f", {done.lost:,} without a result (the column failure says why)" if done.lost else "")
         + f": {done.data}"
     )

@@ -1,8 +1,7 @@
-"""Folder of compiled functions between two starts, with fallbacks where it is not writable.
+"""Folder that stores compiled functions between starts, with fallbacks if it is not writable.
 
 Compiled code is trusted like the package itself, so folders that other accounts can write to are
-never used. Without a usable folder, functions are compiled again: that takes
-time, and is reported in one line, but does not stop a session.
+never used. Without a usable folder, functions are compiled at every start, which is reported.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from typing import Any
 from hilrt.compilation.numba_inside import cache_in_folder
 from hilrt.version import VERSION
 
-#: The only rooms with compiled functions.
-ROOMS = (
+#: The only packages with compiled functions.
+COMPILED_PACKAGES = (
     "tables",
     "expressions",
     "coupling",
@@ -45,9 +44,9 @@ def cache_of(function: Callable[..., Any], folder: str | None) -> Any:
     if folder is None:
         return None
     try:
-        return cache_in_folder(function, _say_once)
-    except RuntimeError:  # the folder existed before
-        _say_once(f"{folder} is no longer writable: functions are compiled again")
+        return cache_in_folder(function, _warn_once)
+    except RuntimeError:  # the folder was writable before
+        _warn_once(f"{folder} is no longer writable: functions are compiled again")
         return None
 
 
@@ -55,30 +54,30 @@ def cache_of(function: Callable[..., Any], folder: str | None) -> Any:
 def cache_folder() -> str | None:
     """Folder of the compiled code of these sources; outdated code is deleted.
 
-    It lies in the package if that is writable, among the user's other caches, or in a temporary
-    folder of this account. Code of an installation that is not writable is copied there. None if
-    nothing is writable.
+    It is in the package, in the user's cache, or in a temporary folder of this account, whichever
+    is the first that is writable. Code shipped with a read-only installation is copied there. None
+    if nothing is writable.
     """
     name = f"{VERSION}-{_digest()}"  # path lengths are limited on Windows
-    brought = PACKAGE / "__pycache__" / "compiled" / name
+    shipped = PACKAGE / "__pycache__" / "compiled" / name
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     parents = [PACKAGE / "__pycache__"]
     if user.is_absolute():  # without a home directory this is "~"
         parents.append(user / "hilrt")
     for parent in parents:
-        folder = _made(parent / "compiled" / name, brought)
+        folder = _create(parent / "compiled" / name, shipped)
         if folder is not None:
             return str(folder)
     unwritable = f"neither {PACKAGE} nor {user} is writable"
     temporary = _temporary_folder()
-    folder = None if temporary is None else _made(temporary / "compiled" / name, brought)
+    folder = None if temporary is None else _create(temporary / "compiled" / name, shipped)
     if folder is not None:
-        _say_once(
+        _warn_once(
             f"{unwritable}: compiled code is stored in {temporary}; set XDG_CACHE_HOME to a "
             "permanent folder, or code is compiled again each time this one is emptied"
         )
         return str(folder)
-    _say_once(
+    _warn_once(
         f"{unwritable}, nor a temporary folder: the macro step is compiled at every start, "
         "which takes half a minute; set XDG_CACHE_HOME to a writable folder"
     )
@@ -88,17 +87,17 @@ def cache_folder() -> str | None:
 def _digest() -> str:
     """Digest of all sources that may be compiled into a function.
 
-    numba considers a function up to date while its own file is unchanged, although code of other
-    files is compiled into it.
+    numba considers a function up to date as long as its own file is unchanged, although code from
+    other files is compiled into it.
     """
     digest = hashlib.sha256()
-    rooms = (PACKAGE / room for room in (*ROOMS, Path(__file__).parent.name))
-    for source in sorted(file for room in rooms for file in room.rglob("*.py")):
+    folders = (PACKAGE / name for name in (*COMPILED_PACKAGES, Path(__file__).parent.name))
+    for source in sorted(file for folder in folders for file in folder.rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:10]
 
 
-def _made(folder: Path, brought: Path) -> Path | None:
+def _create(folder: Path, shipped: Path) -> Path | None:
     """Create the folder and delete others beside it; None if it is not writable."""
     try:
         new = not folder.is_dir()
@@ -106,9 +105,9 @@ def _made(folder: Path, brought: Path) -> Path | None:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError:
         return None
-    if new and brought.is_dir():
+    if new and shipped.is_dir():
         with contextlib.suppress(OSError):  # also `shutil.Error`: missing code is compiled
-            shutil.copytree(brought, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            shutil.copytree(shipped, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
     for other in folder.parent.iterdir():
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
@@ -129,8 +128,8 @@ def _temporary_folder() -> Path | None:
     return folder if private and found.st_uid == os.getuid() else None
 
 
-def _say_once(text: str) -> None:
-    """Report the first finding of a start, in one line."""
+def _warn_once(text: str) -> None:
+    """Report the first problem of a start, in one line."""
     if not problems:
         problems.append(text)
         log.warning("%s", text)

@@ -1,4 +1,4 @@
-"""Compiled functions: the numerics of a macro step, at the speed of the machine.
+"""Decorators that compile the numerics of a macro step with numba.
 
 The tables of a macro step are short, and a numpy expression costs about a microsecond whatever its
 length; loops compiled by numba cost only their operations. With ``NUMBA_DISABLE_JIT=1`` the same
@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from hilrt.compilation.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
+from hilrt.compilation.code_cache import COMPILED_PACKAGES, PACKAGE, cache_folder, cache_of
 from hilrt.compilation.numba_inside import Tables, code_for, difference, is_cached, jit
 
 #: numba declares neither all of its options nor its settings.
@@ -40,13 +40,13 @@ def compiled(function: Function) -> Function:
     Raises
     ------
     ValueError
-        If its file is in none of `ROOMS`: a change there would not change the cache's name.
+        If its file is in none of `COMPILED_PACKAGES`: its changes would not rename the cache.
     """
     return _compile(function, forceinline=False)
 
 
 def stage(function: Function) -> Function:
-    """Compile a function of whole plans, states and inputs, which LLVM inlines."""
+    """Compile a function of (plan, state, given), which LLVM inlines."""
     return _compile(function, forceinline=True)
 
 
@@ -55,8 +55,8 @@ def _compile(function: Function, *, forceinline: bool) -> Function:
     if config.DISABLE_JIT:
         return function
     file = Path(function.__code__.co_filename)
-    if file.is_relative_to(PACKAGE) and file.relative_to(PACKAGE).parts[0] not in ROOMS:
-        raise ValueError(f"{file}: compiled functions must be in {', '.join(ROOMS)}")
+    if file.is_relative_to(PACKAGE) and file.relative_to(PACKAGE).parts[0] not in COMPILED_PACKAGES:
+        raise ValueError(f"{file}: compiled functions must be in {', '.join(COMPILED_PACKAGES)}")
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
@@ -85,11 +85,11 @@ def _code(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[
 def bound(
     function: Callable[..., Any], *tables: Any, numbers: tuple[int | float, ...] = ()
 ) -> Callable[..., Any]:
-    """`function` bound to these tables, called with numbers of the types of `numbers`.
+    """Bind `function` to these tables; the result is called with numbers of these types.
 
     Tables are namedtuples of tables, or arrays. A namedtuple is one pointer
-    (`hilrt.compilation.numba_inside`). The first call determines the types. Others are refused
-    here, since nothing checks them later.
+    (`hilrt.compilation.numba_inside`). The first call determines the types. Tables of other types
+    are refused here, since nothing checks them later.
 
     Raises
     ------
@@ -107,13 +107,13 @@ def bound(
             if kind != before:
                 raise TypeError(
                     f"{dispatcher.py_func.__name__}: {difference(kind, before)} in argument "
-                    f"{number + 1}; make it with `hilrt.tables.record.table` and its layout"
+                    f"{number + 1}; create it with `hilrt.tables.record.table` and its layout"
                 )
     return functools.partial(_code(function, signature), *given[: len(tables)])
 
 
 def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
-    """Whether `bound` needs no compilation, or its code cannot be stored."""
+    """Whether `bound` needs no compilation; also True if compiled code is not stored."""
     if _numba.config.DISABLE_JIT:
         return True
     dispatcher: Any = function
@@ -122,7 +122,7 @@ def is_kept(function: Callable[..., Any], *tables: Any) -> bool:
 
 
 def _pointers(arguments: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
-    """Arguments of the compiled code for these arguments, and their types."""
+    """Convert arguments to those of the compiled code; also return their types."""
     given = [Tables(t) if isinstance(t, tuple) else t for t in arguments]
     return given, tuple(_numba.typeof(t) for t in given)
 
@@ -132,8 +132,8 @@ def rare_collections() -> Iterator[None]:
     """Make garbage collections rare while the compiler creates millions of objects.
 
     The collector ran 7100 times in a compilation of the whole step, which took 11.5 of 51 s of
-    processor time; this way it takes 2.7 s, and 130 MB more. Rejected: no collections, which take
-    550 MB more.
+    processor time; with this they take 2.7 s, and 130 MB more memory. Rejected: no collections,
+    which takes 550 MB more.
     """
     before = gc.get_threshold()
     gc.set_threshold(100_000, 20, 20)
@@ -144,7 +144,7 @@ def rare_collections() -> Iterator[None]:
 
 
 def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` in Python, with divisions by zero as in compiled code."""
+    """`function` in plain Python, with the results of compiled code for divisions by zero."""
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:

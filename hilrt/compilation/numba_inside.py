@@ -1,9 +1,9 @@
 """Everything that relies on undocumented parts of numba: tables as one pointer, stored code.
 
-numba passes a namedtuple of tables as 60 arrays of seven numbers each. `Tables` passes instead the
-address of a block of words, address and number of rows of each array in turn, from which
-``plan.bonds`` in compiled code loads an ordinary array. The arrays must not move, which `Tables`
-ensures by holding references to them.
+numba passes a namedtuple of tables as 60 arrays of seven numbers each. `Tables` passes one pointer
+instead, to a block with the address and the shape of each array; ``plan.bonds`` in compiled code
+loads an ordinary array from it. `Tables` keeps references to the arrays, so that their addresses
+remain valid.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TablesType(types.Type):
     Attributes
     ----------
     fields : dict
-        Name to the field's numba type and the word at which it begins.
+        numba type of each field and the index of its first word in the block, by name.
     """
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any, int], ...]) -> None:
@@ -65,12 +65,12 @@ class TablesType(types.Type):
 
 
 class Tables:
-    """A namedtuple of tables, arrays and further such namedtuples, for compiled code.
+    """A namedtuple of tables, arrays and nested namedtuples, for compiled code.
 
     Raises
     ------
     TypeError
-        If a field is neither an array, C-contiguous and aligned, nor a namedtuple of these.
+        If a field is neither a C-contiguous, aligned array nor a namedtuple of such arrays.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def difference(kind: Any, other: Any, name: str = "") -> str:
     """First field in which two types of arguments differ, as text."""
     if isinstance(kind, TablesType) and isinstance(other, TablesType):
         if kind.fields.keys() != other.fields.keys():
-            return f"{name or 'a namedtuple'} has other fields"
+            return f"{name or 'a namedtuple'} has different fields"
         for field, (mine, _) in kind.fields.items():
             if mine != other.fields[field][0]:
                 return difference(mine, other.fields[field][0], f"{name}.{field}".lstrip("."))
@@ -195,7 +195,7 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     return array._getvalue()
 
 
-# Compiled functions, and their storage between two starts.
+# Compiled functions, and their storage between starts.
 
 
 def jit(function: Callable[..., Any], cache: Any | None, *, forceinline: bool) -> Any:
@@ -203,7 +203,7 @@ def jit(function: Callable[..., Any], cache: Any | None, *, forceinline: bool) -
     options = {"_nrt": False, "no_cfunc_wrapper": True, "forceinline": forceinline}
     njit: Any = numba.njit
     dispatcher = njit(error_model="numpy", **options)(function)
-    # As with `cache=True`, which fails on errors.
+    # Same effect as `cache=True`, but errors of the cache are tolerated.
     dispatcher._cache = _caching.NullCache() if cache is None else cache
     return dispatcher
 
@@ -227,7 +227,7 @@ def cache_in_folder(function: Callable[..., Any], say: Callable[[str], None]) ->
 
 
 class _InOurFolder(caching.CompileResultCacheImpl):
-    """Uses no other folder if ours is not writable."""
+    """numba's implementation, restricted to our folder even if that is not writable."""
 
     _locator_classes = caching.CompileResultCacheImpl._locator_classes[:1]
 
@@ -235,9 +235,10 @@ class _InOurFolder(caching.CompileResultCacheImpl):
 class _UniqueNames(caching.IndexDataCacheFile):
     """Files of one function with unique names, so that processes do not overwrite each other's.
 
-    numba numbers them by the index that it has read. Two processes that compile a function for
-    different types at once would choose the same number: the index of one then refers to the code
-    of the other. With unique names, at worst an entry is missing and compiled again.
+    numba takes the next number from the index that it has read. Two processes that compile a
+    function for different types at the same time would choose the same number: the index of one
+    then refers to the code of the other. With unique names, at worst an entry is missing and
+    compiled again.
     """
 
     def _data_name(self, number: int) -> str:
@@ -287,6 +288,5 @@ class TolerantCache(caching.FunctionCache):
         except OSError as error:
             self._say(
                 f"compiled code cannot be stored in {self.cache_path} ({error.strerror}): every "
-                "start will take longer; free some space there,"
-                " or set XDG_CACHE_HOME"
+                "start will take longer; free some space there, or set XDG_CACHE_HOME"
             )

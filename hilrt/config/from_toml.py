@@ -1,4 +1,4 @@
-"""Parsed TOML to typed structs, with every problem found at once."""
+"""Conversion of parsed TOML to typed structs; reports every problem at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None
     cls : type
         The struct.
     table : object
-        What the TOML parser returned.
+        Output of the TOML parser.
     where : str
         Dotted name of the table, for messages.
     problems : list of str
@@ -129,7 +129,7 @@ def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bo
 
 
 def _stand_in(path: str, stand_ins: Mapping[str, Any]) -> Any:
-    """Stand-in value for a required key, or table of them for a required table; or None."""
+    """Stand-in for a required key, or a table of them for a required table; None without any."""
     inside = {
         key.rpartition(".")[2]: value
         for key, value in stand_ins.items()
@@ -204,14 +204,13 @@ _TYPE_WORDS = {
 def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     """Explain why a value is refused, and which values are allowed."""
     choices = [choice for part in (hint, *get_args(hint)) for choice in _choices(part)]
-    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
+    text = _translated(error)
     if value == TO_CHOOSE:
         wanted = text.partition(",")[0].removeprefix("Expected ")
         return f"is still to be chosen; replace it by {' or '.join(choices) or f'a {wanted}'}"
     if isinstance(value, str) and choices:
         numbers = "" if get_origin(hint) is Literal else " (or a number)"
         return f"is not a choice{nearest(value, choices)}{numbers}"
-    text = text.replace(" - at `$", " at `value")
     if f"<= {sys.float_info.max!r}" in text:
         return "is not finite; give a number"
     if "matching regex" in text:
@@ -220,10 +219,14 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
 
 
 def wrong_type(error: msgspec.ValidationError) -> str:
-    """Translate msgspec's message about a value into the words of a session file."""
-    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
-    text = text.replace(" - at `$", " at `value")
+    """Explain msgspec's error about a value in the words of a session file."""
+    text = _translated(error)
     return f"{text[0].lower()}{text[1:]}; correct the value"
+
+
+def _translated(error: msgspec.ValidationError) -> str:
+    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
+    return text.replace(" - at `$", " at `value")
 
 
 def _type_words(types: str) -> str:
@@ -236,9 +239,8 @@ def _choices(hint: Any) -> tuple[str, ...]:
 
 
 def _table_type(hint: Any) -> type[msgspec.Struct] | None:
-    """The struct inside ``X``, ``X | None``, ``list[X]`` or ``dict[str, X]``."""
-    candidates = [hint, *get_args(hint)]
-    for candidate in candidates:
+    """Struct in ``X``, ``X | None``, ``list[X]`` or ``dict[str, X]``; None if there is none."""
+    for candidate in (hint, *get_args(hint)):
         if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
             return candidate
     return None
@@ -252,17 +254,17 @@ def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
             parsed = parse_toml(f"value = {text}")
         except TomlError:
             parsed = {}
-        # More than one key: the text contained a line break, so it is no single value.
+        # With more than one key, the text contained a line break and is not a single value.
         values[key] = parsed["value"] if parsed.keys() == {"value"} else text
     return values
 
 
-#: Known words that a message lists.
+#: Maximum number of known words that a message lists.
 MOST_LISTED = 30
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest known word, or the known words, `MOST_LISTED`."""
+    """``"; did you mean 'x'?"``, or a list of at most `MOST_LISTED` known words."""
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1)
     if close:

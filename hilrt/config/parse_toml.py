@@ -147,7 +147,7 @@ def toml_value(value: object, key: str = "value") -> str:
     kind = type(value).__name__
     if hasattr(value, "advance"):
         raise ConfigError(
-            f"{key} = {value!r}: is an instance; give its class, {kind}, and the arguments that it "
-            "is made with as params"
+            f"{key} = {value!r}: is an instance; give its class, {kind}, and its arguments as "
+            "params"
         )
     raise ConfigError(f"{key} = {value!r}: a session file cannot contain values of type {kind}")

@@ -18,12 +18,12 @@ _KEY = re.compile(r"[a-z][\w.]*(: | = )")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding; ``str()`` of it is one line.
+    """One finding; ``str()`` returns it as one line.
 
     Attributes
     ----------
     level : {"error", "warning", "info", "not checked"}
-        Only errors keep a session from running.
+        Only errors prevent a session from running.
     table : str
         Dotted name of the table, without brackets.
     key : str
@@ -33,9 +33,9 @@ class Problem:
     message, remedy : str
         The problem, and how to solve it.
     line : str
-        The whole line, if it was passed ready-made.
+        The complete text, if the finding was not given by its parts.
     at : int
-        Line in the session file, from 1 on; 0 if there is none or it is not known.
+        Line number in the session file, from 1; 0 if there is none or it is not known.
     """
 
     level: Level
@@ -61,16 +61,16 @@ class Problem:
 
 @dataclass(slots=True)
 class Findings:
-    """Collects findings."""
+    """List of findings, with methods to add them."""
 
     problems: list[Problem] = field(default_factory=list)
 
     def error(self, table: str, key: str, value: Any, message: str, remedy: str) -> None:
-        """Add an error, which keeps the session from running."""
+        """Add an error, which prevents the session from running."""
         self.problems.append(Problem("error", table, key, value, message, remedy))
 
     def warn(self, table: str, key: str, value: Any, message: str, remedy: str) -> None:
-        """Add a warning: the value is probably not intended."""
+        """Add a warning about a value that is probably not intended."""
         self.problems.append(Problem("warning", table, key, value, message, remedy))
 
     def info(self, table: str, message: str) -> None:
@@ -78,11 +78,11 @@ class Findings:
         self.problems.append(Problem("info", table, "", None, message))
 
     def unchecked(self, table: str, key: str, value: Any, why: str) -> None:
-        """Add a note about a point that was not checked, because no code of the file may run."""
+        """Add a note about an omitted check: no code that the file names may run."""
         self.problems.append(Problem("not checked", table, key, value, why))
 
     def line(self, line: str, table: str = "") -> None:
-        """Add a ready-made line of a `ConfigError`; `table` is used if the line names no place."""
+        """Add a line of a `ConfigError`; `table` is used if the line names no place."""
         match = _LINE.match(line)
         if match is None and table and _KEY.match(line):
             line = f"[{table}] {line}"
@@ -98,7 +98,7 @@ class Findings:
 
 @dataclass
 class _Node:
-    """A table, an entry of a list of tables, or a value, with its line and content."""
+    """A table, an entry of a list of tables, or a value: its line and content."""
 
     line: int
     inside: dict[str, _Node] = field(default_factory=dict)
@@ -138,10 +138,10 @@ class TomlLines:
                 self._add(self._table, parsed, line)
 
     def of(self, path: str) -> int:
-        """Line of a dotted path, from 1 on; of the enclosing table if the path is not in the file.
+        """Line of a dotted path, from 1; of the enclosing table if the path is not in the file.
 
-        Entries of a list are named by their position from 0 on, or by their name. 0 if even the
-        outermost table is missing.
+        Entries of a list are named by their position, from 0, or by their name. The result is 0 if
+        even the outermost table is missing.
         """
         node, rest = self._root, path
         while rest:

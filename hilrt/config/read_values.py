@@ -105,7 +105,7 @@ def names_channel(pattern: str, channel: str) -> bool:
 def executable(
     name: str, argv: Sequence[str], cwd: str | Path | None = None, path: str | None = None
 ) -> list[str]:
-    """Return the command with the path of its program; `ConfigError` if that is not found.
+    """Return the command with the path of its program; `ConfigError` if it is not found.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def executable(
     cwd : str or Path, optional
         Folder that a relative path to the program starts from.
     path : str, optional
-        Search path. Default: that of the environment.
+        Search path. Default: the environment's.
     """
     where = f"[subsystems.{name}] spawn = {list(argv)!r}"
     if not argv:

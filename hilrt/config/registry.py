@@ -30,10 +30,7 @@ def names() -> list[str]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether an adapter belongs to hilrt; imports no code of other packages.
-
-    Also True if there is no such adapter.
-    """
+    """Whether an adapter belongs to hilrt, or does not exist; imports no code."""
     entry = _entries().get(name)
     return entry is None or entry.value.startswith("hilrt_adapters.")
 

@@ -1,7 +1,7 @@
 """``hilrt schema``: JSON Schema of the session file, for editors.
 
-It is generated from the structs that read the file. The value of ``adapter`` selects the keys that
-an adapter adds to its ``[subsystems.NAME]`` table, also for adapters of other packages.
+It is generated from the structs that read the file. The value of ``adapter`` selects the keys of
+that adapter in its ``[subsystems.NAME]`` table, also for adapters of other packages.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def field_comments(struct: type) -> dict[str, str]:
 
 
 def _body(struct: type) -> Iterator[str]:
-    """Source lines of one class; `inspect` would parse the whole module for each class."""
+    """Source lines of a class, without `inspect`, which parses the whole module for each class."""
     lines = iter(_lines(struct.__module__))
     for line in lines:
         if re.match(rf"class {re.escape(struct.__qualname__)}\b", line):

@@ -1,4 +1,4 @@
-"""Sessions written in Python: tables are added one by one to form a session file."""
+"""Sessions written in Python, table by table."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SessionBuilder:
         Parameters
         ----------
         folder : str or Path
-            Folder in which relative paths start and modules are searched for.
+            Folder that relative paths refer to, and in which modules are searched for.
 
         Raises
         ------

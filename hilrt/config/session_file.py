@@ -1,4 +1,4 @@
-"""Reading of a session file into the tables of `hilrt.config.structs`; finds all problems."""
+"""Reads a session file into the tables of `hilrt.config.structs`, and finds all its problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
-#: Largest size, bytes; ample for a generated file with a few thousand subsystems.
+#: Maximum size, bytes; enough for a generated file with a few thousand subsystems.
 MAX_BYTES = 16 << 20
 
 
@@ -39,7 +39,7 @@ class SessionFile(msgspec.Struct, frozen=True):
     tables : Session
         The typed tables, overrides applied.
     path : Path
-        The file; relative paths in it start at `folder`.
+        The file; relative paths in it refer to `folder`.
     text : str
         The file as read.
     overrides : tuple of str
@@ -53,7 +53,7 @@ class SessionFile(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """Folder in which relative paths in the file start."""
+        """Folder that relative paths in the file refer to."""
         return self.path.parent
 
     @property
@@ -141,7 +141,7 @@ def session_of_text(path: Path, text: str, overrides: Iterable[str]) -> SessionF
 
 @functools.lru_cache(4)
 def _parsed(text: str) -> bytes:
-    """Content of a file for copies; sweeps open the same text many times, with other overrides."""
+    """Pickled content of a file; sweeps parse the same text many times."""
     return pickle.dumps(parse_toml(text))
 
 
@@ -311,7 +311,7 @@ def _build_groups(groups: Any, built: dict[str, SubsystemOptions], problems: lis
 
 
 def _group_struct(adapter: Any) -> Any:
-    """Struct of a group's table with that adapter; None if the adapter has no groups."""
+    """Struct of a group's table with that adapter; None if the adapter does not support groups."""
     try:
         return registry.link_class(adapter).GroupOptions
     except ConfigError:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
-#: Finite positive numbers: an infinite timeout or limit would be a protection without effect.
+#: Finite numbers only: an infinite timeout or limit would protect nothing.
 FINITE = msgspec.Meta(le=sys.float_info.max)
 Positive = Annotated[float, msgspec.Meta(gt=0.0), FINITE]
 NonNegative = Annotated[float, msgspec.Meta(ge=0.0), FINITE]
@@ -23,7 +23,7 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 class TriggerTable(Table):
-    """``[[record.trigger]]``: a cause for recording, by one of the four keys."""
+    """``[[record.trigger]]``: a trigger of recording; give exactly one kind."""
 
     #: Cause of a flag (docs/reliability.md#causes); triggers while the flag is up.
     flag: str | None = None
@@ -96,7 +96,7 @@ class MonitorTable(Table):
     adjust: dict[str, Adjustable] = {}
 
 
-#: Faults of values, made by the master.
+#: Faults of values, simulated by the master.
 ValueKind = Literal[
     "constant",
     "stuck",
@@ -127,7 +127,7 @@ FaultKind = Literal[ValueKind, MessageKind, BenchKind]
 
 
 class FaultTable(Table):
-    """``[[faults]]``: a requested disturbance, which begins once; docs/faults.md.
+    """``[[faults]]``: a fault to inject, once; docs/faults.md.
 
     Without a `start` and a condition it waits for an operator or a test sequence.
     """
@@ -157,7 +157,7 @@ class FaultTable(Table):
     #: [s] Session time at which it begins; with `start_when`, the earliest time at which it may
     #: begin. Without `start` and `start_when`, only an operator or a test sequence begins it.
     start: NonNegative | None = None
-    #: [s] Session time at which it ends in any case.
+    #: [s] Session time at which it ends at the latest.
     end: Positive | None = None
     #: Condition (docs/expressions.md): the fault begins one tick after this first becomes true.
     start_when: str | None = None
@@ -172,7 +172,7 @@ class FaultTable(Table):
 
     @property
     def emulated(self) -> str:
-        """Bench whose emulator makes it; empty for a fault that the master makes."""
+        """Bench whose emulator simulates it; empty for a fault that the master simulates."""
         if self.message is not None:
             return self.message.partition(".")[0]
         return self.peer or "" if self.kind in get_args(BenchKind) else ""
@@ -236,7 +236,7 @@ class StimulusSegment(Table):
     time: str | None = None
     #: Unit of the column; default: the one in the file, otherwise that of the stimulus.
     unit: str | None = None
-    #: Factor of the column's values.
+    #: Factor on the column's values.
     scale: float = 1.0
     #: [s] Time added to the column's times; rows that are then before 0 are skipped.
     shift: float = 0.0
@@ -253,14 +253,14 @@ class Stimulus(Table):
     #: Its segments, in sequence.
     segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
     #: `"add"`: it is added to the connections, or to the start value if there are none.
-    #: `"replace"`: it is used in their place while it is active.
+    #: `"replace"`: it replaces them while it is active.
     mode: Literal["add", "replace"] = "add"
     #: Unit of all values; default: the input's. With `mode = "add"` values are differences: 1 °C is
     #: then 1 K.
     unit: str | None = None
     #: [s] Session time of its first segment.
     start: NonNegative = 0.0
-    #: [s] Session time at which it ends in any case.
+    #: [s] Session time at which it ends at the latest.
     end: Positive | None = None
     #: Condition (docs/expressions.md): the stimulus begins at the first tick from `start` on at
     #: which this is true.

@@ -36,8 +36,8 @@ class SessionTable(Table):
     name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     #: [s] Session time; the run ends at the first communication point at or after it.
     duration: Positive
-    #: `"realtime"`, the only one with a bench; `"asap"`, as fast as the solvers answer; or a
-    #: number: session seconds per second on the clock.
+    #: `"realtime"`, required with a bench; `"asap"`, as fast as the solvers respond; or a number:
+    #: session seconds per second of wall-clock time.
     pace: Literal["realtime", "asap"] | Positive = "realtime"
     #: `"manual"`: wait for Enter on the terminal before enabling benches; `hilrt run --arm` does
     #: not wait.
@@ -55,11 +55,7 @@ class Extrapolation(Table):
 
 
 class StepControl(Table):
-    """``[master.step_control]``; docs/methods.md, "Step control".
-
-    "pi" keeps the largest defect at `tolerance`; "local" the estimated local error below
-    ``atol + rtol |value|``; "ecco" the power residual of every bond below that share of its power.
-    """
+    """``[master.step_control]``; docs/methods.md, "Step control"."""
 
     #: `"fixed"`: the step does not change. Otherwise it follows the largest defect (`"pi"`), the
     #: estimated local error (`"local"`), or the power residual of the bonds (`"ecco"`).
@@ -92,7 +88,7 @@ class StepControl(Table):
     #: Relative part, by port like `atol`. With method `"fixed"`, `atol` and `rtol` are only the
     #: threshold of the flag `error_estimate`.
     rtol: NonNegative | dict[str, NonNegative] | None = None
-    #: `"local"`: factor on the error, 2 to 6 (default: 6); `"ecco"`: factor on the step (default:
+    #: `"local"`: factor on the error, 2 to 6 (default: 6). `"ecco"`: factor on the step (default:
     #: 0.95).
     safety: Positive | None = None
     #: Largest ratio of a step's length to that of the step before.
@@ -100,7 +96,7 @@ class StepControl(Table):
 
 
 class OrderControl(Table):
-    """``[master.order_control]``: order of the connections that give none of their own."""
+    """``[master.order_control]``: order of connections without an `order` of their own."""
 
     #: `"derivatives"`: raise the order while higher terms of the extrapolation get smaller.
     method: Literal["fixed", "derivatives"] = "fixed"
@@ -113,7 +109,7 @@ class OrderControl(Table):
 
 
 class Pacing(Table):
-    """``[master.pacing]``: how ticks are met on the wall clock."""
+    """``[master.pacing]``: timing of the ticks on the wall clock."""
 
     #: [µs] Busy-wait before each tick, shorter than `step`. `"auto"` adapts it to the lateness of
     #: the host's timer: 50 to 700 µs, at most 70 % of the step (30 % with a `priority`).
@@ -222,12 +218,7 @@ Matrix = list[list[float]]
 
 
 class JacobianOptions(Table):
-    """``jacobian``: source of a subsystem's interface Jacobians (docs/methods.md).
-
-    "solver" calls the solver's `jacobian`, "probe" perturbs its inputs (it must be able to restore
-    its state), "given" takes `A`, `B`, `C`, `D` or `gamma` from here, "identify" estimates while
-    the session runs, starting from the given ones, if any.
-    """
+    """``jacobian``: source of a subsystem's interface Jacobians (docs/methods.md)."""
 
     #: `"solver"`: call the solver's `jacobian`. `"probe"`: perturb its inputs; it must save and
     #: restore its state. `"given"`: use the matrices below. `"identify"`: estimate while the
@@ -248,11 +239,11 @@ class JacobianOptions(Table):
     lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
     #: [steps] `"identify"`: number of past inputs in the regression.
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
-    #: [steps] `"identify"`: number of steps after which a sample has lost most of its weight;
-    #: default: three times the number of regressors, at least 60.
+    #: [steps] `"identify"`: number of steps after which a sample has lost most of its weight.
+    #: Default: three times the number of regressors, at least 60.
     memory: Positive | None = None
     #: [steps] Pace `"asap"`: number of macro steps between two tests of the Jacobian's
-    #: predictions. 0: never tested; `"always"`: requested anew in every step.
+    #: predictions. 0: never tested; `"always"`: a new Jacobian is requested in every step.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: [share of the running scale] `"identify"`: excitation added to the inputs.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
@@ -299,8 +290,8 @@ class SubsystemOptions(Table):
     #: (docs/reliability.md#values-outside-their-declared-range).
     out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
 
-    #: Whether it is a test sequence: its inputs are connected by their names and come as they were
-    #: sampled; its outputs are held.
+    #: Whether it is a test sequence: its inputs are connected by name and passed as sampled; its
+    #: outputs are held.
     is_sequence: ClassVar[bool] = False
     #: Whether it is a bench: its inputs are set-points.
     measured: ClassVar[bool] = False
@@ -312,7 +303,7 @@ class SubsystemOptions(Table):
 
     @property
     def adjusted(self) -> list[str]:
-        """Numbers of the session that it may change; empty except for test sequences."""
+        """Numbers of the session that it may change; empty unless it is a test sequence."""
         return []
 
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
@@ -324,7 +315,7 @@ class SubsystemOptions(Table):
 
 
 class Connection(Table):
-    """``[[connections]]``: ``to += gain * from + offset``; units of one dimension convert."""
+    """``[[connections]]``: ``to += gain * from + offset``; compatible units are converted."""
 
     #: Source of the value, `"subsystem.output"`.
     source: str = msgspec.field(name="from")
@@ -440,15 +431,15 @@ class Calculated(Table):
 
 
 class LookupEntry(Table):
-    """``[[lookup_tables]]``: support points for ``lookup("NAME", x)`` in expressions."""
+    """``[[lookup_tables]]``: points of a table for ``lookup("NAME", x)`` in expressions."""
 
     #: Name in expressions.
     name: str
     #: [`unit`] One value per point of `x`; with two axes, one row per point of `x`.
     values: list[float | list[float]]
-    #: [`x_unit`] Points of the first axis, rising.
+    #: [`x_unit`] Points of the first axis, in increasing order.
     x: list[float]
-    #: [`y_unit`] Points of the second axis, rising; empty if there is only one axis.
+    #: [`y_unit`] Points of the second axis, in increasing order; empty if there is only one axis.
     y: list[float] = []
     #: Unit that the first argument is converted to; default: any.
     x_unit: str | None = None
@@ -461,7 +452,7 @@ class LookupEntry(Table):
 class Alarm(Table):
     """``[[alarms]]``: limits on a measured value, and the reaction when one is crossed."""
 
-    #: `"subsystem.output"` that is watched; a vector port element by element.
+    #: `"subsystem.output"` that is watched; of a vector port, each element.
     signal: str
     #: Name in messages and views.
     name: str = ""
@@ -482,7 +473,7 @@ class Alarm(Table):
 class Expect(Table):
     """``[[expect]]``: conditions over time; docs/expectations.md.
 
-    One of `always`, `eventually`, `formula` gives the condition; the others the time span. All
+    One of `always`, `eventually`, `formula` gives the condition, the other keys the time span. All
     times in s.
     """
 
@@ -490,7 +481,7 @@ class Expect(Table):
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     #: Condition that must hold at every sample.
     always: str | None = None
-    #: Condition that must hold at least at one sample.
+    #: Condition that must hold at one sample at least.
     eventually: str | None = None
     #: Formula with temporal operators (docs/expectations.md#as-text).
     formula: str | None = None
@@ -501,8 +492,8 @@ class Expect(Table):
     for_: Positive | None = msgspec.field(default=None, name="for")
     #: [s] Time limit within which the condition of `eventually` or `until` must become true.
     within: Positive | None = None
-    #: [s] Samples sooner than this after the start of checking, or after `when` became true, do not
-    #: count.
+    #: [s] Samples less than this after the start of checking, or after `when` became true, are
+    #: ignored.
     after: NonNegative = 0.0
     #: With `always`: second condition; only samples at which it is true are checked.
     while_: str | None = msgspec.field(default=None, name="while")

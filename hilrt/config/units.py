@@ -70,7 +70,7 @@ class _Unit(NamedTuple):
 
 @functools.cache
 def conversion(from_unit: str, to_unit: str) -> tuple[float, float]:
-    """Factor and offset such that ``value_to = factor * value_from + offset``.
+    """Return factor and offset such that ``value_to = factor * value_from + offset``.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def conversion(from_unit: str, to_unit: str) -> tuple[float, float]:
     Raises
     ------
     ConfigError
-        If a unit cannot be read, or the two do not measure the same thing.
+        If a unit cannot be read, or the two do not measure the same quantity.
     """
     if from_unit == to_unit or UNSTATED in (from_unit, to_unit):
         return 1.0, 0.0
@@ -176,7 +176,7 @@ def has_own_zero(unit: str) -> bool:
 
 
 def is_flow(unit: str) -> bool:
-    """Whether a unit is that of a usual flow: a speed, a current, a volume per time."""
+    """Whether a unit is that of a common flow: a speed, a current, a volume per time."""
     if unit in (UNSTATED, *_EFFORTS):
         return False
     return any(_measures(unit, flow) for flow in _FLOWS)
@@ -215,7 +215,7 @@ def _registry() -> pint.UnitRegistry[Any]:
 
 @functools.cache
 def _read(text: str) -> _Unit:
-    """Take a unit apart; `ConfigError` if pint cannot read it."""
+    """Parse a unit; `ConfigError` if pint cannot read it."""
     registry = _registry()
     try:
         unit = registry.parse_units(_rewrite(text))

@@ -1,4 +1,4 @@
-"""Builds the tables of the corrections of outputs, from Jacobians and the topology."""
+"""Build the tables for corrections of outputs, from Jacobians and the topology."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Identified:
     warm_up : int
         Samples used only to measure the signals' means and spreads.
     excitation : float
-        Spread of an input's independent motion, relative to its own, below which there counts as
-        being none; the prior then determines the Jacobian.
+        Spread of an input's independent motion, relative to its total spread, below which it is
+        treated as zero; the prior then determines the Jacobian.
     """
 
     subsystem: int
@@ -71,7 +71,7 @@ class Jacobians:
     Attributes
     ----------
     h : float
-        Macro step that they are valid for, s.
+        Macro step for which they are valid, s.
     given : mapping of int to ndarray, shape (p + 1, outputs, inputs)
         By subsystem; p is the highest order of a connection (`highest_order`).
     identified : sequence of Identified
@@ -131,7 +131,7 @@ def build_model(
     if ny + nu > MAX_VARIABLES:
         raise ConfigError(
             f"[[bonds]] method = 'model': the session has {ny + nu} coupling variables, the "
-            f"correction by Jacobians at most {MAX_VARIABLES}; correct the bonds by energy instead"
+            f"correction by Jacobians at most {MAX_VARIABLES}; use method = 'energy' instead"
         )
     _fill_settings(plan.settings, jacobians, highest_order(network), limits or Limits())
     model = _build_correction(network, y0, jacobians, Model(plan, state))
@@ -258,9 +258,8 @@ def _start_regression(network: Network, one: Identified, r: int, model: Model) -
     _, own, inputs = _block(network, s)
     plan.outputs["identified"][own] = 1
     plan.inputs["dither"][inputs] = one.dither
-    # The Jacobian's prior counts a hundred times more than the other parameters': these explain
-    # what
-    # both could. The prior of a given Jacobian counts another hundred times more.
+    # The Jacobian's prior has a hundred times the weight of the other parameters' priors, so that
+    # these explain what both could explain; the prior of a given Jacobian a hundred times more.
     relative = np.full(n, one.excitation / 100.0)
     relative[n - g :] = one.excitation * (100.0 if given else 1.0)
     memory = one.memory or max(60.0, 3.0 * n)

@@ -1,4 +1,4 @@
-"""Stage of a variable step: length, and with order control the order, of the next step."""
+"""Stage of a variable step: length of the next step, and with order control its order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NS = 1e9
 def choose_step(plan: Plan, state: State, given: StepInput) -> None:
     """Choose the length of the next macro step; extrapolate again if the order has changed.
 
-    No control acts on a step that was shortened to end at a discontinuity; the step after it leads
-    back to the grid.
+    A step that was shortened to end at a discontinuity is not controlled; the step after it returns
+    to the grid.
     """
     session, now = state.session[0], given.session[0]
     session.order_changed = 0
@@ -44,7 +44,7 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def whole_ns(h: float) -> float:
-    """The step rounded to whole nanoseconds, at least one, in s."""
+    """Round a step to whole nanoseconds, at least one; in s."""
     return max(round(h * NS), 1) * 1e-9
 
 
@@ -61,7 +61,7 @@ def degree_in_force(plan: Plan, state: State) -> int:
 
 @stage
 def control_step(plan: Plan, state: State, given: StepInput) -> None:
-    """Choose the step by the session's method."""
+    """Choose the length of the next step by the session's method."""
     session, settings = state.session[0], plan.session[0]
     low, high, safety = settings.minimum_step, settings.maximum_step, settings.safety
     growth = settings.growth
@@ -82,7 +82,7 @@ def control_step(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def worst_defect(plan: Plan, state: State) -> float:
-    """Largest defect of a connected port; over ``atol + rtol |value|`` where these are given.
+    """Largest defect of a connected port, relative to ``atol + rtol |value|`` if these are given.
 
     Glumac and Kovačić (2023), eq. 38.
     """
@@ -102,7 +102,7 @@ def worst_defect(plan: Plan, state: State) -> float:
 def relative_defect(
     settings: SessionPlan, defect: float, port: InputPlan | OutputPlan, value: float
 ) -> float:
-    """A defect relative to its tolerance, if there is one; infinite if not finite."""
+    """Defect relative to its tolerance, if there is one; infinite if it is NaN."""
     if settings.has_tolerances:
         defect /= tolerance(port, value)
     return math.inf if math.isnan(defect) else defect
@@ -112,8 +112,8 @@ def relative_defect(
 def scaling_at_new_order(plan: Plan, state: State, h: float, r: float) -> float:
     """Scaling factor for the next step of `h` [s] (eqs. 33 and 34), from that of the error, `r`.
 
-    After a change of the order it follows from the expected error. `r` counts too where other
-    connections keep their order, and while there are too few samples for an expectation.
+    After a change of the order it follows from the expected error. It is at most `r` if other
+    connections keep their order, and `r` while there are too few samples for an expectation.
     """
     session, settings = state.session[0], plan.session[0]
     if not session.order_changed or free_degree(plan, state) <= session.order:
@@ -124,7 +124,7 @@ def scaling_at_new_order(plan: Plan, state: State, h: float, r: float) -> float:
 
 @stage
 def expected_error(plan: Plan, state: State, h: float) -> float:
-    """Weighted RMS of the error expected of the new order at a step `h` [s]."""
+    """Weighted RMS of the error expected with the new order for a step `h` [s]."""
     settings, order, square, count = plan.session[0], state.session[0].order, 0.0, 0
     for i in range(len(plan.inputs)):
         if plan.inputs[i].free:
@@ -154,7 +154,7 @@ def expected_difference(out: OutputState, order: int, h: float) -> float:
 
 @stage
 def worst_energy_error(plan: Plan, state: State, given: StepInput) -> float:
-    """Energy error of the worst bond relative to the tolerance, with its sign."""
+    """Signed energy error of the worst bond, relative to the tolerance."""
     settings, now = plan.session[0], given.session[0]
     worst = 0.0
     for b in range(len(state.bonds)):
@@ -173,7 +173,7 @@ def worst_energy_error(plan: Plan, state: State, given: StepInput) -> float:
 
 
 # Rules of the step size without rejected steps: PI on defects, local error, energy residual.
-# #
+#
 # A physical system cannot repeat a step, so a step that was too long only shortens the next one.
 # The rules are functions of numbers and of the session's record, whose fields they update; steps
 # are in seconds.
@@ -208,8 +208,8 @@ def pi_step(
 ) -> None:
     """Choose the step after one that had `defect`, in the unit of `tolerance`.
 
-    Glumac and Kovačić (2023), eq. 39. Where the `growth` limit or the bounds `low`, `high` [s] cut
-    the step, the integral follows, so that it does not wind up.
+    Glumac and Kovačić (2023), eq. 39. If the `growth` limit or the bounds `low`, `high` [s] limit
+    the step, the integral is adjusted to prevent wind-up.
     """
     if not defect <= EPSILON_CEILING:
         defect = EPSILON_CEILING
@@ -258,7 +258,7 @@ def local_step(h: float, r: float, growth: float, low: float, high: float) -> fl
 def mean_power(mean: float, now: float, elapsed: float, t: float, window: float) -> float:
     """Running mean of a power's magnitude [W] after an interval of `elapsed` [s].
 
-    The mean over the session up to `t` [s]; once that exceeds `window` [s], old values fade.
+    The mean over the session up to `t` [s]; once that exceeds `window` [s], old values decay.
     """
     share = min(1.0, elapsed / min(max(t, elapsed), window))
     return mean + share * (abs(now) - mean)
@@ -313,12 +313,12 @@ def ecco_step(
 
 
 # Order and length of a repeated step, after a failed error test.
-# #
+#
 # Multibody Syst. Dyn. 09817 (2022), sections 5.2 and 5.3. The test precedes the acceptance of a
-# step's samples (`hilrt.exchange.repeated_steps`): the macro step only sees the step that passed,
-# and the order that it was made with.
+# step's samples (`hilrt.exchange.repeated_steps`): the macro step receives only the step that
+# passed, and its order.
 
-#: Shortest repetition, as a share of the failed step; from the second repetition on always used.
+#: Shortest repetition, as a share of the failed step; always used from the second repetition on.
 SHORTEST = 0.25
 #: Share of the length that is expected to pass the error test.
 CAUTION = 0.9
@@ -363,7 +363,7 @@ def take_repetitions(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def extrapolate_again(plan: Plan, state: State) -> None:
-    """Outgoing inputs, extrapolated again with the order in force; limited inputs stay."""
+    """Extrapolate outgoing inputs again with the order in force; limited inputs are unchanged."""
     coefficients = plan.session[0].coefficients
     for c in range(len(state.connections)):
         carried, at = state.connections[c], plan.connections[c]

@@ -5,9 +5,9 @@ Apart from interpolation, a co-simulation is the coupled system with disturbed i
 
     e_x' = A e_x + B e_u,   e_y = C e_x + D e_u,   e_u = L e_y + Δu,
 
-from which e_u is eliminated: ``e_u = (I − L D)⁻¹ (L C e_x + Δu)``. Calculated channels have the
-errors of the outputs that they read, times the derivatives K of their expressions: with them K y
-stands in the place of y.
+from which e_u is eliminated: ``e_u = (I − L D)⁻¹ (L C e_x + Δu)``. The errors of calculated
+channels are those of the outputs that they read, times the derivatives K of their expressions: K y
+replaces y.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hilrt.tables.relation import Relation
 
 #: Maximum number of states of the error: the cost of a step grows with its square.
 MOST_STATES = 64
-#: Minimum distance from singularity of direct responses in a feedback loop that is solved.
+#: Smallest determinant of ``I − L D`` for which the loop of direct responses is solved.
 _REGULAR = 1e-9
 #: A variable step is composed of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
@@ -40,13 +40,13 @@ class Channels(NamedTuple):
     Attributes
     ----------
     outputs, read : ndarray of int, shape (channels,), (read,)
-        Their numbers, and those of the outputs that they read.
+        Numbers of the channels, and of the outputs that they read.
     responses : ndarray, shape (channels, read)
-        Their derivatives by these outputs; NaN if unknown, 0 where no error passes.
+        Derivatives by these outputs; NaN if unknown, 0 if no error passes.
     sources : Relation, shape (ny, ny)
-        From a channel to the outputs that it is calculated from, and that have errors.
+        From a channel to the outputs with errors from which it is calculated.
     linear : bool
-        The derivatives are the same everywhere.
+        Whether the derivatives are the same everywhere.
     """
 
     outputs: Ints
@@ -64,7 +64,7 @@ class Channels(NamedTuple):
     def directly(
         self, direct: Sequence[tuple[int, int, float]], whole: bool
     ) -> list[tuple[int, int, float]]:
-        """Direct responses of the channels from those of the outputs; `whole`: zeros, too."""
+        """Direct responses of the channels from those of the outputs; with `whole`, also zeros."""
         of_output = dict[int, list[tuple[int, float]]]()
         for i, u, factor in direct:
             of_output.setdefault(i, []).append((u, factor))
@@ -100,7 +100,7 @@ class Sensitivities(NamedTuple):
     answers_known : list of int
         Outputs whose direct responses are all known.
     fineness : list of float
-        By input: how finely its subsystem resolves it within a macro step.
+        By input: κ = 1 − 1/n with n internal steps (see `measure_disturbances`).
     linear : bool
         Whether they are valid for any state.
     of_reference : bool
@@ -112,7 +112,7 @@ class Sensitivities(NamedTuple):
     slope : sequence of float
         By input: share of its polynomial's change within a macro step that acts; empty: all of it.
     unit : float
-        Length of the step that `paths` are valid for, s; 0: the macro step.
+        Length of the step for which `paths` are valid, s; 0: the macro step.
     inside : sequence of int
         By subsystem: how much a trial revealed of its outputs within a step (`hilrt.link.UNSEEN`,
         …).
@@ -157,9 +157,8 @@ def sensitivities_of(
 ) -> Sensitivities:
     """Sensitivity tables from the subsystems' models, for a macro step of `step` [s].
 
-    Reference models count only if they complete the knowledge of the whole loop. If the factors are
-    to be `renewed`, those that are zero have rows, too. A `variable` step has lengths around
-    `step`.
+    Reference models are used only if with them the whole loop is known. If the factors will be
+    `renewed`, zero factors have rows, too. A `variable` step has lengths around `step`.
     """
     channels = channels or _no_channels(network)
     fineness, slope = np.ones((2, len(network.inputs)))
@@ -228,8 +227,9 @@ def _no_channels(network: Network) -> Channels:
 def _memory(model: LinearModel) -> float:
     """Longest time constant of the responses, s; 0 if there is none or it is not damped.
 
-    States that no input reaches, or no output shows, pass no error on: an excitation, a clock, a
-    counted energy. They are found by the pattern of the matrices, so that no mode is lost.
+    States that no input reaches, or that affect no output, transmit no error: an excitation, a
+    clock, an integrated energy. They are excluded by the pattern of the matrices, so that no mode
+    is lost.
     """
     links = model.A != 0.0
     passing = _reached(links, (model.B != 0.0).any(axis=1))
@@ -248,7 +248,7 @@ def _reached(links: Bools, found: Bools) -> Bools:
 def _entries(
     matrix: Floats, of_input: int, needed: Floats, whole: bool
 ) -> list[tuple[int, int, int, float]]:
-    """Rows of the entries that are non-zero in `needed`, or of all."""
+    """Rows of the entries that are non-zero in `needed`, or with `whole` of all entries."""
     return [
         (row, column, of_input, float(matrix[row, column]))
         for row, column in np.argwhere((needed != 0.0) | whole).tolist()
@@ -271,9 +271,9 @@ def _doubled(A: Floats, B: Floats, times: int) -> list[tuple[Floats, Floats]]:
 def _discretized(
     network: Network, models: Sequence[LinearModel | None], step: float, channels: Channels
 ) -> LinearSubsystem | None:
-    """`_closed_loop` over steps of `step` [s]; None if that cannot be followed."""
+    """`_closed_loop` over steps of `step` [s]; None if that is not finite."""
     try:
-        with np.errstate(all="ignore"):  # a peer may state absurdly large values
+        with np.errstate(all="ignore"):  # a peer may report absurdly large values
             loop = _closed_loop(network, models, channels)
             if loop is None:
                 return None
@@ -290,8 +290,8 @@ def _closed_loop(
 ) -> LinearSubsystem | None:
     """Map disturbances of inputs to errors of outputs; None if too little is known.
 
-    A subsystem without inputs from others has no error, and one without outputs to others passes
-    none on: only the remaining ones need a model.
+    A subsystem without inputs from others has no error, and one without outputs to others transmits
+    none: only the others need a model.
     """
     gives, takes = np.zeros((2, len(models)), dtype=bool)
     taken = network.L.transposed.in_row

@@ -1,6 +1,6 @@
 """Stage: outputs at the communication point, from the samples that have arrived.
 
-A sample valid at the communication point is used as it is; an older one is extrapolated by the
+A sample valid at the communication point is used unchanged; an older one is extrapolated by the
 polynomial through the newest samples, where degree 0 means hold.
 """
 
@@ -24,11 +24,11 @@ from hilrt.tables.state import OutputState, State
 
 @stage
 def compensate(plan: Plan, state: State, given: StepInput) -> None:
-    """Enter samples into the histories; compute Newton's form of their polynomials, and outputs.
+    """Add samples to the histories; compute Newton's form of their polynomials, and outputs.
 
-    A sample that is not finite, larger than any quantity (`LARGEST`), or withheld because of its
-    declared range does not act: the output counts as not arrived. The previous sample is held in
-    place of withheld samples and unknown calculated channels: a slope towards a fault is
+    A sample is not used, and the output counts as not arrived, if it is not finite, implausibly
+    large (`LARGEST`), or withheld because of its declared range. Withheld samples and unknown
+    calculated channels are replaced by the previous sample, held: a slope towards a fault is
     meaningless.
     """
     samples, now = plan.session[0].samples, given.session[0].t
@@ -79,7 +79,7 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
     """Drop all samples but the newest of outputs that have jumped.
 
     No polynomial fits both sides of a discontinuity. An output that depends directly on one that
-    has jumped shows the jump one communication point later, when it has arrived.
+    has jumped jumps one communication point later.
     """
     for i in range(len(state.outputs)):
         out = state.outputs[i]
@@ -95,7 +95,7 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
 
 
 # Stage: outputs of late subsystems, predicted by their identified models.
-# #
+#
 # A model whose Jacobian is not trusted may still predict well. It is used if its predictions have
 # been better than plain extrapolation so far, and if the past samples that it needs are complete.
 
@@ -128,7 +128,7 @@ def predict_late(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def is_ready(at: Regression, memory: LearnedRegression, window: int) -> bool:
-    """Whether the regression has learned a window of samples, and the past is complete."""
+    """Whether the regression has learned a window of samples, and its past is complete."""
     return memory.judged >= window and memory.unbroken >= needed_past(at)
 
 

@@ -1,7 +1,7 @@
 """Order control by scaled derivative norms, and its stage for a fixed step.
 
-While the terms ``SDN(j) = ||H^j d^j P^j/dt^j||`` of the inputs' extrapolation polynomials fall with
-j, one degree more makes extrapolation better; where they do not, a signal is too fast for its
+While the terms ``SDN(j) = ||H^j d^j P^j/dt^j||`` of the inputs' extrapolation polynomials decrease
+with j, a higher degree improves the extrapolation. If they do not, a signal is too fast for its
 samples, and a lower degree is safer (Multibody Syst. Dyn. 09817 (2022), section 5.2.2, eq. 30,
 Fig. 6).
 """
@@ -25,7 +25,7 @@ REDUCED = 0.95
 
 @stage
 def control_order(plan: Plan, state: State, given: StepInput) -> None:
-    """Stage of the slack with a fixed step: error test, and the order from the next point on.
+    """Stage of the slack with a fixed step: error test, and order from the next point on.
 
     A step that was shortened to end at a discontinuity is not tested.
     """
@@ -56,7 +56,7 @@ def choose_order(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def count_order(plan: Plan, state: State, given: StepInput) -> None:
-    """Stage of the slack: count the point under the highest order in force, as logged."""
+    """Stage of the slack: count the points by the highest order in force, which is logged."""
     highest = 0
     for i in range(len(state.outputs)):
         highest = max(highest, state.outputs[i].order)
@@ -65,7 +65,7 @@ def count_order(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def free_degree(plan: Plan, state: State) -> int:
-    """Highest degree that the samples allow for all outputs whose order is controlled."""
+    """Highest degree that the samples permit for all outputs whose order is controlled."""
     degree: int = plan.session[0].samples - 1
     for i in range(len(state.outputs)):
         if plan.outputs[i].free:

@@ -10,11 +10,11 @@ With the interface Jacobians G_m, the coupling ``u = L y + offset`` and the poly
     y*_{n+1} = y_{n+1} + sum_m G_m (u_m - a_m)       u: degree p through y*_{n+1}, y*_n, ...
     du_c    <- du_c + alpha * mean over s of (u - a)      u: degree p + 1
 
-y*_{n+1} appears on both sides of the first line. Moving its share to the left leaves one system of
-linear equations for each number of available past samples. It is factorised when G changes, not in
-the step, which only evaluates the connections, the blocks of G, and two triangular systems.
-Multiplying all matrices in advance was rejected: the product is dense where the factors are sparse,
-and several times as large.
+y*_{n+1} appears on both sides of the first line. Moving its terms to the left gives one system of
+linear equations for each number of available past samples. It is factorised when G changes; the
+step only evaluates the connections, the blocks of G, and two triangular systems. Rejected:
+multiplying all matrices in advance, because the product of the sparse factors is dense and several
+times as large.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hilrt.tables.state import CorrectionTables, DriveState, InputState, State
 
 @stage
 def correction_of(plan: Plan, state: State) -> CorrectionTables:
-    """Tables of the correction, from a plan and a state."""
+    """Select the tables of the correction from a plan and a state."""
     model = state.model
     return CorrectionTables(
         plan.model.settings,
@@ -77,9 +77,9 @@ def prepare_correction(parts: CorrectionTables) -> None:
 def allow_offsets(parts: CorrectionTables) -> None:
     """Mark inputs that may have an offset du_c.
 
-    The mean true input is only as good as the outputs that it is computed from: at least one of
-    them must be corrected. Where an offset directly affects outputs, all outputs that depend on the
-    input directly must be corrected, so that the effect can be removed again.
+    The mean true input is only as accurate as the outputs from which it is computed: at least one
+    of them must be corrected. All outputs that depend directly on the input must be corrected, so
+    that the direct effect of the offset is removed from them.
     """
     outputs, inputs, connections = parts.outputs, parts.inputs, parts.connections
     subsystems, dependencies = parts.subsystems, parts.dependencies
@@ -112,7 +112,7 @@ def has_jacobian(own: SubsystemPlan, ports: Table[InputPlan], gamma: Floats, i: 
 
 @stage
 def fill_matrix(parts: CorrectionTables, samples: int) -> None:
-    """Matrix, by columns, whose solution is y*_{n+1}, for a number of past samples."""
+    """Fill the matrix, by columns, of the equations for y*_{n+1} with a number of past samples."""
     columns, gamma = parts.triangles[samples - 1], parts.gamma
     connections, subsystems, ports = parts.connections, parts.subsystems, parts.ports
     basis = parts.settings[0].basis
@@ -133,7 +133,7 @@ def fill_matrix(parts: CorrectionTables, samples: int) -> None:
 
 @compiled
 def fits(elapsed: float, h: float) -> bool:
-    """Whether a step of `elapsed` [s] has the length that the Jacobians are valid for, `h` [s]."""
+    """Whether a step of `elapsed` [s] has the length `h` [s] for which the Jacobians are valid."""
     return abs(elapsed - h) < 0.5e-9
 
 
@@ -141,7 +141,7 @@ def fits(elapsed: float, h: float) -> bool:
 def read_over_step(
     settings: ModelSettings, now: GivenSession, p: Floats, t0: float, found: Floats
 ) -> None:
-    """A polynomial about `t0` [s] over the step that ended, in powers of (t - start)/h.
+    """Convert a polynomial about `t0` [s] to powers of (t - start)/h over the step that ended.
 
     `now` is the record of the given session.
     """
@@ -156,15 +156,15 @@ def read_over_step(
 @compiled
 def correct_by_jacobians(
     parts: CorrectionTables,
-    leaving: Table[InputState],
+    sent: Table[InputState],
     drives: Table[DriveState],
     now: GivenSession,
 ) -> None:
     """Compute `corrected` and the offsets du_c from the outputs' `y`.
 
-    Where the step had another length, or outputs are missing, nothing is corrected and the past
-    restarts; likewise after values that are not finite: one bad sample must not reach the outputs
-    of other subsystems through the correction. `leaving` are the session's inputs, with the
+    If the step had another length, or outputs are missing, nothing is corrected and the past
+    restarts; likewise after values that are not finite, so that one bad sample does not reach the
+    outputs of other subsystems through the correction. `sent` are the session's inputs, with the
     polynomials that were sent; `drives` are the other sources of some of them; `now` is the record
     of the given session.
     """
@@ -174,8 +174,7 @@ def correct_by_jacobians(
     session.regular = session.stepped and now.regular
     if session.stepped:
         for u in range(len(inputs)):
-            left = leaving[u]
-            read_over_step(settings, now, left.previous, left.previous_t0, inputs[u].sent)
+            read_over_step(settings, now, sent[u].previous, sent[u].previous_t0, inputs[u].sent)
             if parts.ports[u].drive >= 0:
                 drive = drives[parts.ports[u].drive]
                 read_over_step(settings, now, drive.own, drive.t0, inputs[u].own)
@@ -199,7 +198,7 @@ def correct_by_jacobians(
 
 @compiled
 def corrects(session: ModelSession) -> bool:
-    """Whether there are past samples and a solution to correct with."""
+    """Whether there are past samples and a solvable system for a correction."""
     return session.samples > 0 and session.solvable[session.samples - 1] != 0
 
 
@@ -250,14 +249,14 @@ def solve_outputs(parts: CorrectionTables) -> None:
         for i in range(own.first_output, own.first_output + own.outputs):
             x[i] = outputs[i].y
             if outputs[i].has_jacobian:
-                x[i] += answer(own, inputs, gamma, i)
+                x[i] += response(own, inputs, gamma, i)
     solve(parts.triangles[samples - 1], parts.pivots[samples - 1], x)
     for i in range(len(outputs)):
         outputs[i].corrected = x[i]
 
 
 @compiled
-def answer(own: SubsystemPlan, inputs: Table[CorrectedInput], gamma: Floats, i: int) -> float:
+def response(own: SubsystemPlan, inputs: Table[CorrectedInput], gamma: Floats, i: int) -> float:
     """Response of output `i` of a subsystem to the errors of its inputs."""
     change = 0.0
     for m in range(len(gamma)):
@@ -268,7 +267,7 @@ def answer(own: SubsystemPlan, inputs: Table[CorrectedInput], gamma: Floats, i: 
 
 @stage
 def move_offsets(parts: CorrectionTables) -> None:
-    """Update offsets du_c by the mean input errors; clear them where nothing is corrected."""
+    """Update offsets du_c by the mean input errors; clear them if nothing is corrected."""
     inputs, moves = parts.inputs, corrects(parts.session[0])
     for u in range(len(inputs)):
         if moves and inputs[u].alpha != 0.0:
@@ -290,13 +289,13 @@ def keep_past(outputs: Table[CorrectedOutput], order: int) -> None:
 # Gauss elimination with partial pivoting, in place, for matrices of some tens of rows.
 #
 # A matrix is stored by columns, shape (n, n): ``columns[j, i]`` is its element in row i, column j,
-# so that every inner loop runs along memory. Multipliers that are zero are skipped: the matrices of
-# the corrections are sparse (Golub and Van Loan 2013, section 3.4).
+# so that every inner loop accesses consecutive memory. Zero multipliers are skipped, because the
+# matrices of the corrections are sparse (Golub and Van Loan 2013, section 3.4).
 
 
 @compiled
 def factorise(columns: Floats, pivots: NDArray[np.int64]) -> bool:
-    """Factorise in place, noting exchanged rows in `pivots`; False if singular."""
+    """Factorise in place, with exchanged rows in `pivots`; False if singular."""
     n = len(pivots)
     for k in range(n):
         best = k

@@ -1,4 +1,4 @@
-"""Stage: removes the effect of extrapolated inputs from outputs before they are used.
+"""Stage: remove the effect of extrapolated inputs from outputs before they are used.
 
 The correction by feedthrough comes first, then that by Jacobians, as the session file requests.
 """
@@ -61,9 +61,9 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def acting_share(plan: Plan, state: State) -> float:
-    """Smallest share in force of the bonds that correct outputs.
+    """Smallest share of the correction among bonds that correct outputs.
 
-    These corrections form one system of equations, so that all of them use the same share.
+    All of them use this share, because these corrections form one system of equations.
     """
     share = 1.0
     for b in range(len(plan.bonds)):
@@ -74,7 +74,7 @@ def acting_share(plan: Plan, state: State) -> float:
 
 @compiled
 def apply_correction(out: OutputState, corrected: float, samples: int, now: float) -> None:
-    """Enter a corrected output as the newest sample, plus the addition made by a prediction."""
+    """Store a corrected output as the newest sample, plus the change due to a prediction."""
     out.y_past[0] += corrected - out.y
     newton_form(out, samples, now)
     out.differences[0] += out.bridged
@@ -84,7 +84,7 @@ def apply_correction(out: OutputState, corrected: float, samples: int, now: floa
 
 @compiled
 def apply_offsets(offsets: Table[CorrectedInput], inputs: Table[InputState], share: float) -> None:
-    """Apply the share in force of the model's offsets to the inputs."""
+    """Apply the given share of the model's offsets to the inputs."""
     for u in range(len(offsets)):
         inputs[u].offset = offsets[u].offset * share
 
@@ -109,7 +109,7 @@ def renew_jacobians(parts: CorrectionTables, rows: Table[ModelOutput], renewed: 
 # Correction by feedthrough: an effort computed with an extrapolated input is corrected by D.
 #
 # An output with direct feedthrough was evaluated with the inputs as sent, ``u_s``, not with those
-# now known, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to first order,
+# known now, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to first order,
 # and no gain is needed (docs/methods.md, "Feedthrough correction")::
 #
 #     y* = y + D (L y* + offset - u_s)    =>    y* = K y + K D (offset - u_s),   K = (I - D L)^-1
@@ -171,7 +171,7 @@ def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | Non
 
 @stage
 def own_value(plan: Plan, state: State, i: int, now: float) -> float:
-    """Value at `now` [s] that input `i` has in addition to its connections."""
+    """Contribution to input `i` besides its connections, at `now` [s]."""
     d = plan.inputs[i].drive
     if d < 0:
         return plan.inputs[i].constant
@@ -183,7 +183,7 @@ def own_value(plan: Plan, state: State, i: int, now: float) -> float:
 def correct_by_feedthrough(plan: Plan, state: State, given: StepInput) -> None:
     """Correct the session's outputs by feedthrough, into `outputs.y` of the model's state.
 
-    The matrices assume that all connections act: nothing is corrected while something else drives
+    The matrices assume that all connections act: nothing is corrected while another source drives
     one of their inputs, or after a parameter of a subsystem has changed.
     """
     if state.session[0].reparametrised:

@@ -1,10 +1,10 @@
 """Stage: source of each input, and contributions besides its connections.
 
-One source drives an input at a time, in this order: an operator, a sequence, a replacing stimulus,
-the connections (without any, the start value). Added stimuli act while the connections drive the
-input. ``u = L y + s(t)``: the part `own` is intended and not an error of the coupling.
+One source drives an input at a time, with this priority: an operator, a sequence, a replacing
+stimulus, the connections (without any, the start value). Added stimuli act while the connections
+drive the input. In ``u = L y + s(t)``, the part `own` is intended and not an error of the coupling.
 
-Faults alter the result, whatever drives the input.
+Faults alter the result of any source.
 
 When the source changes, the input starts from its current value: the difference to the new source
 fades at the input's rate limit, or over its blend time. Sources change at communication points of
@@ -55,12 +55,12 @@ def is_cut(plan: Plan, state: State, i: int) -> bool:
 
 @stage
 def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
-    """Advance one input: its stimuli, its source, and its own part from now on."""
+    """Advance the stimuli of one input; choose its source, and its own part from now on."""
     at, drive = plan.drives[d], state.drives[d]
     port, u, cut = plan.inputs[at.input], state.inputs[at.input], given.session[0]
     s = port.subsystem
     now, ahead = cut.t + port.lead, plan.subsystems[s].every * state.session[0].h_next
-    came = value_at(u.previous, plan.session[0].coefficients, now - u.previous_t0)
+    arrived_at = value_at(u.previous, plan.session[0].coefficients, now - u.previous_t0)
     degree = degree_of(plan, state, d)
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         stimulus, row = state.stimuli[k], plan.stimuli[k]
@@ -72,7 +72,7 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
             plan.points,
             stimulus,
             now,
-            came if row.replaces and math.isfinite(came) else 0.0,
+            arrived_at if row.replaces and math.isfinite(arrived_at) else 0.0,
             cut.tick,
         )
         expand(plan.segments, plan.points, stimulus, now, ahead, cut.tick, degree)
@@ -81,21 +81,21 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
     copy(drive.own, plan.session[0].coefficients, drive.past)
     source = source_of(plan, state, d)
     drive.stimulus = stimuli_now(at, plan.stimuli, state.stimuli, source)
-    leaves, goes_over = given.subsystems[s].due and not given.subsystems[s].busy, False
-    if leaves:
-        goes_over = put_in_force(plan, state, d, source)
+    dispatched, switches = given.subsystems[s].due and not given.subsystems[s].busy, False
+    if dispatched:
+        switches = put_in_force(plan, state, d, source)
         if at.faulted:
             alter_input(plan, state, given, d, now)
     drive.demanded = demanded_now(plan, state, d, source, now)
-    if leaves:
+    if dispatched:
         add_faults(drive, degree)
-        if goes_over:
+        if switches:
             corrected = u.previous_correction + u.offset if source == CONNECTION else 0.0
-            go_over(at, drive, came - drive.demanded - corrected, now)
+            begin_blend(at, drive, arrived_at - drive.demanded - corrected, now)
         fade(drive, now, ahead, degree)
         shift(drive.own, plan.session[0].coefficients, -port.lead)
         drive.t0 = cut.t
-        jumps = drive.leapt != 0 or (goes_over and drive.difference == 0.0)
+        jumps = drive.leapt != 0 or (switches and drive.difference == 0.0)
         mark_jumps(plan, state, d, jumps)
 
 
@@ -140,7 +140,7 @@ def is_driven(plan: Plan, state: State, c: int) -> bool:
 
 @stage
 def acts_with(plan: Plan, state: State, c: int, source: int) -> bool:
-    """Whether connection `c` counts while `source` drives its input."""
+    """Whether connection `c` acts while `source` drives its input."""
     if plan.connections[c].driven >= 0:
         return source == SEQUENCE and is_driven(plan, state, c)
     return source == CONNECTION
@@ -150,7 +150,7 @@ def acts_with(plan: Plan, state: State, c: int, source: int) -> bool:
 def stimuli_now(
     at: DrivePlan, rows: Table[StimulusPlan], stimuli: Table[StimulusState], source: int
 ) -> float:
-    """Sum at this point of an input's stimuli that count while `source` drives it."""
+    """Sum of the values of an input's stimuli that act while `source` drives it."""
     value = 0.0
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         if is_active(stimuli[k]):
@@ -179,7 +179,7 @@ def demanded_now(plan: Plan, state: State, d: int, source: int, now: float) -> f
 
 @stage
 def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
-    """Offsets of the connections that count, or the start value without connections."""
+    """Offsets of the connections that act, or the start value without connections."""
     at, port = plan.drives[d], plan.inputs[plan.drives[d].input]
     value = at.start if source == CONNECTION and not port.connected else 0.0
     for c in range(port.first_connection, port.first_connection + port.connections):
@@ -190,9 +190,9 @@ def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
 
 @stage
 def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
-    """Activate a source's connections and its own part; return whether the input blends to it.
+    """Activate a source's connections and its own part; return whether the input switches to it.
 
-    It also blends when an added stimulus has ended, and when one replacing stimulus, or one
+    It also switches when an added stimulus has ended, and when one replacing stimulus, or one
     sequence, takes over from another.
     """
     at, drive = plan.drives[d], state.drives[d]
@@ -200,11 +200,11 @@ def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
     turned = source != drive.source
     drive.turned, drive.source = turned, source
     state.session[0].turned += turned
-    goes_over = bool(turned)
+    switches = bool(turned)
     for c in range(port.first_connection, port.first_connection + port.connections):
         acts = acts_with(plan, state, c, source)
         if acts != state.connections[c].acts:
-            state.connections[c].acts, goes_over = acts, True
+            state.connections[c].acts, switches = acts, True
             state.model.session[0].prepared = 0
     for m in range(len(drive.own)):
         drive.own[m] = 0.0
@@ -214,10 +214,10 @@ def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         stimulus = state.stimuli[k]
         counts = source == CONNECTION or (source == STIMULUS and plan.stimuli[k].replaces != 0)
-        goes_over = goes_over or (stimulus.handed_over != 0 and counts)
+        switches = switches or (stimulus.handed_over != 0 and counts)
         stimulus.handed_over = 0
     add_stimuli(at, plan.stimuli, state.stimuli, drive, source)
-    return goes_over
+    return switches
 
 
 @compiled
@@ -228,7 +228,7 @@ def add_stimuli(
     drive: DriveState,
     source: int,
 ) -> None:
-    """Compute the polynomials of the stimuli that count while `source` drives the input."""
+    """Add the polynomials of the stimuli that act while `source` drives the input."""
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         counts = source == (STIMULUS if rows[k].replaces else CONNECTION)
         if counts and is_active(stimuli[k]):
@@ -249,8 +249,8 @@ def add_faults(drive: DriveState, degree: int) -> None:
 
 
 @compiled
-def go_over(at: DrivePlan, drive: DriveState, difference: float, now: float) -> None:
-    """Begin to blend to another source: the `difference` fades from `now` [s] on.
+def begin_blend(at: DrivePlan, drive: DriveState, difference: float, now: float) -> None:
+    """Begin to blend to another source: the `difference` decays from `now` [s] on.
 
     Without a rate limit or a blend time, the input jumps.
     """
@@ -281,10 +281,10 @@ def fade(drive: DriveState, now: float, ahead: float, degree: int) -> None:
 
 @stage
 def mark_jumps(plan: Plan, state: State, d: int, jumped: bool) -> None:
-    """Restart the extrapolation of outputs that directly show a jump of the input.
+    """Restart the extrapolation of outputs that jump directly with the input.
 
     No polynomial fits both sides of a jump. In a loop of direct dependencies each output restarts
-    only once, because the jump is smaller when it returns.
+    only once, because the returning jump is smaller.
     """
     at = plan.drives[d]
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):

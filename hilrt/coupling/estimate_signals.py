@@ -1,9 +1,9 @@
-"""Stage of the slack: deviation of the outputs from those of the coupled system.
+"""Stage of the slack: estimated deviation of the outputs from those of the coupled system.
 
-Where the subsystems in the loops were probed, disturbances of the inputs are propagated by the
-coupled system's own responses (`hilrt.coupling.closed_loop`): the error accumulates, rings and
-decays as it would. Elsewhere the disturbances, relative to their inputs, are multiplied by a gain
-known from the sessions of the calibration (`hilrt.reliability.calibrated`).
+If the subsystems in the loops were probed, disturbances of the inputs are propagated by the
+responses of the coupled system (`hilrt.coupling.closed_loop`), so that the error accumulates,
+oscillates and decays as in the system. Otherwise the disturbances, relative to their inputs, are
+multiplied by a gain known from the sessions of the calibration (`hilrt.reliability.calibrated`).
 
 Unconnected outputs are estimated too, because tests evaluate them. Outputs of a subsystem without
 connected inputs have no error.
@@ -24,9 +24,9 @@ from hilrt.tables.state import InputState, State
 
 #: Maximum number of error steps for one interval.
 MOST_STEPS = 1000
-#: An estimated error above this multiple of a signal's largest value is capped: it says no more.
-#: Otherwise the error of a loop that its start makes unstable would overflow, and so would a
-#: disturbance relative to an input that has been zero so far.
+#: Limit of an estimated error, as a multiple of the signal's largest value. Without it, the error
+#: of a loop that is unstable about its start would overflow, and so would a disturbance relative to
+#: an input that has been zero so far.
 MOST_SHARE = 10.0
 #: States of the error above this, in their units, are scaled down together.
 LARGEST = 1e30
@@ -36,7 +36,7 @@ TINY = 1e-200
 
 @stage
 def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
-    """Compute the half widths of the bands about the outputs at the communication point."""
+    """Compute the half widths of the outputs' error bands at the communication point."""
     elapsed = given.session[0].elapsed
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     if len(state.errors) > 0 and elapsed > 0.0:
@@ -65,7 +65,7 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def pass_on(plan: Plan, state: State, given: StepInput) -> None:
-    """Advance states and outputs of the error over the interval that ended."""
+    """Propagate the states and outputs of the error over the interval that ended."""
     elapsed = given.session[0].elapsed
     paths, known = len(plan.error_paths), len(plan.error_answers) + len(plan.direct)
     levels = (len(state.answers) - known) // max(paths, 1)
@@ -104,7 +104,7 @@ def pass_on(plan: Plan, state: State, given: StepInput) -> None:
 def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
     """Advance states of the error by a step whose factors begin at row `first` of `State.answers`.
 
-    If they were renewed at the end of the interval, their means over it are used.
+    If they were renewed at the end of the interval, means of the old and new factors are used.
     """
     renewed = given.session[0].answers_renewed
     for i in range(len(state.errors)):
@@ -112,14 +112,14 @@ def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
     for k in range(len(plan.error_paths)):
         path = plan.error_paths[k]
         if path.of_input:
-            from_ = state.inputs[path.source].disturbance_due
+            cause = state.inputs[path.source].disturbance_due
         else:
-            from_ = state.errors[path.source].value
+            cause = state.errors[path.source].value
         factor = state.answers[first + k].factor
         if renewed:
             factor = 0.5 * (factor + state.answers[first + k].before)
         if factor != 0.0:
-            state.errors[path.to].next += factor * from_
+            state.errors[path.to].next += factor * cause
     largest = 0.0
     for i in range(len(state.errors)):
         largest = max(largest, abs(state.errors[i].next))
@@ -128,8 +128,8 @@ def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
         state.errors[i].value = shrunk * state.errors[i].next
 
 
-# The estimated error of the inputs over its tolerance (ExSLocal), and the weights of its norm.
-# #
+# The estimated error of the inputs relative to its tolerance (ExSLocal), and weights of its norm.
+#
 # It requires no repeated step, so that it is also available with a bench (Multibody Syst. Dyn.
 # 09817 (2022), eqs. 21, 25 and 27).
 
@@ -141,7 +141,7 @@ SMALLEST_SCALE = float(np.finfo(np.float64).eps)
 def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
     """Compare previous input polynomials at the end of their interval with the extrapolated inputs.
 
-    An output with feedthrough behind an input was evaluated with the very inputs in question: the
+    If the source of an input has feedthrough, it was evaluated with extrapolated inputs itself: the
     difference is then an indicator, not an estimate (Multibody Syst. Dyn. 09817 (2022), section
     4.3).
     """

@@ -1,8 +1,8 @@
 """Stage: input polynomials from samples of the outputs.
 
-Every output has its own nodes, the times at which its samples are valid; multi-rate subsystems,
-variable steps, late samples and bench signals of different age need no special cases. The
-polynomial is built in Newton's form: degree p uses the first p + 1 divided differences, so that
+Every output has its own nodes, the times at which its samples are valid, so that multi-rate
+subsystems, variable steps, late samples and bench signals of different age need no special cases.
+The polynomial is in Newton's form: degree p uses the first p + 1 divided differences, so that
 connections of different order share one table.
 """
 
@@ -23,8 +23,8 @@ from hilrt.tables.state import ConnectionStateRow, OutputState, State
 def extrapolate(plan: Plan, state: State, given: StepInput) -> None:
     """``u~ = L y~``: extrapolate through the newest samples per connection, and sum at the inputs.
 
-    Where another source acts on an input, the sum is the intended input in the interval that ended,
-    with the connections and the own part of that interval.
+    If another source acts on an input, the sum uses the connections and the own part of the
+    interval that ended.
     """
     coefficients = plan.session[0].coefficients
     for c in range(len(plan.connections)):
@@ -63,10 +63,10 @@ def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
 
 @compiled
 def through_samples(connection: ConnectionStateRow, out: OutputState, coefficients: int) -> None:
-    """Taylor coefficients of a connection's value about now, by Horner's scheme.
+    """Compute Taylor coefficients of a connection's value about now, by Horner's scheme.
 
-    ``p <- p (tau - node_j) + difference_j`` on Newton's form, from the innermost term on; the order
-    is the connection's, limited by the number of samples of its output.
+    ``p <- p (tau - node_j) + difference_j`` on Newton's form, starting with the innermost term; the
+    order is the connection's, limited by the number of samples of its output.
     """
     p = connection.polynomial
     top = min(connection.order, out.degree, coefficients - 1)
@@ -109,7 +109,7 @@ def take_derivatives(plan: Plan, state: State, given: StepInput, c: int) -> None
 
 @compiled
 def newton_form(out: OutputState, samples: int, now: float) -> None:
-    """Divided differences ``y[t_0 ... t_j]`` of an output's samples, and nodes relative to now."""
+    """Compute divided differences ``y[t_0 ... t_j]`` of an output's samples, and relative nodes."""
     for j in range(samples):
         out.differences[j] = out.y_past[j]
         out.nodes[j] = out.t_past[j] - now
@@ -121,7 +121,7 @@ def newton_form(out: OutputState, samples: int, now: float) -> None:
 
 @compiled
 def newton_value(out: OutputState, degree: int) -> float:
-    """Value at this point of an output's polynomial of that degree."""
+    """Value now of an output's polynomial of that degree."""
     above = 0.0
     for j in range(degree, 0, -1):
         above = (out.differences[j] + above) * -out.nodes[j - 1]
@@ -129,7 +129,7 @@ def newton_value(out: OutputState, degree: int) -> float:
 
 
 # Polynomials as Taylor coefficients about their own reference time.
-# #
+#
 # ``u(t) = sum_m c[m] (t - t0)^m / m!``, times in seconds. Functions receive the coefficients of one
 # channel, shape (`COEFFICIENTS`,) or more, and the number of those in use.
 

@@ -1,9 +1,9 @@
 """Stage: identify the interface Jacobians of black boxes and benches while the session runs.
 
 Each subsystem has a regression (`regression.py`) and an assessment of it (`trust.py`). The result
-is the Jacobian as the correction may use it: rows that are not trusted are zero and leave plain
-extrapolation. The stage runs in the slack of a step. Subsystems learn in turn, one per tick where
-time permits; the others only record their samples.
+is the Jacobian for the correction: rows that are not trusted are zero, so that these outputs are
+not corrected. The stage runs in the slack of a step. Subsystems learn in turn, one per tick if time
+permits; the others only record their samples.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import OutputState, State
 
-#: A Jacobian in use is replaced when the recent corrections would change by more than this share,
-#: and by more than their uncertainty.
+#: A Jacobian in use is replaced if that changes the recent corrections by more than this share, and
+#: by more than their uncertainty.
 _STALE = 2e-3
 #: A sample this close to the communication point, relative to the step, counts as valid at it.
 _SAMPLED = 0.1
@@ -39,7 +39,7 @@ _SAMPLED = 0.1
 
 @stage
 def identify(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) -> None:
-    """Process the step that ended; use the Jacobians that have changed enough."""
+    """Process the step that ended; replace Jacobians that have changed enough."""
     settings, session = plan.model.settings[0], state.model.session[0]
     if not settings.identifies:
         return
@@ -70,7 +70,7 @@ def identify(plan: Plan, state: State, given: StepInput, slack: Table[Slack]) ->
 
 @stage
 def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
-    """Record outputs and inputs of the last step, with the values that benches realised."""
+    """Record outputs and inputs of the last step, with the realised values of benches."""
     outputs, inputs, learning = state.model.outputs, state.model.inputs, state.model.learning
     learned_outputs, learned_inputs = learning.outputs, learning.inputs
     for i in range(len(outputs)):
@@ -97,9 +97,9 @@ def sampled(
     t: float,
     tolerance: float,
 ) -> bool:
-    """Whether all outputs of a subsystem have a new sample of the communication point `t` [s].
+    """Whether all outputs of a subsystem have new samples valid at the communication point `t` [s].
 
-    A withheld sample does not count: its replacement was extrapolated, or held.
+    Withheld samples do not count, because their replacements were extrapolated or held.
     """
     for i in range(at.first_output, at.first_output + at.outputs):
         if not (outputs[i].arrived and abs(given[i].t_valid - t) < tolerance):
@@ -109,9 +109,9 @@ def sampled(
 
 @stage
 def bridge(at: Regression, learning: Learning, r: int) -> None:
-    """Replace a missing sample in a regression's past by its prediction, if there is one.
+    """Replace a missing sample in a regression's past by its prediction.
 
-    A sample that is not due is not predicted: it interrupts the past.
+    Without a prediction, for example if the sample is not due, the past is interrupted.
     """
     memory, outputs = learning.regressions[r], learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):
@@ -126,7 +126,7 @@ def bridge(at: Regression, learning: Learning, r: int) -> None:
 def pass_noise(
     paths: Table[NoisePath], outputs: Table[LearnedOutput], inputs: Table[LearnedInput]
 ) -> None:
-    """Standard deviation of each input due to the independent noise of the outputs."""
+    """Compute each input's standard deviation due to the independent noise of the outputs."""
     for u in range(len(inputs)):
         inputs[u].noise = 0.0
     for k in range(len(paths)):
@@ -190,7 +190,7 @@ def row_matters(at: Regression, learning: Learning, gamma: Floats, r: int, i: in
                 wanted += mismatch[w, m, u] * new
         moved += change * change
         size += wanted * wanted
-    # a NaN matters, too
+    # also true for NaN
     return not moved <= _STALE * _STALE * size + 0.1 * out.variance
 
 

@@ -1,10 +1,10 @@
-"""Faults: intended disturbances of samples, connections and inputs.
+"""Injected faults of samples, connections and inputs.
 
 A fault changes a value x to ``kept x + added``; several faults at one location act in sequence.
-Alarms, declared ranges, expressions and test sequences see an output as altered by its faults.
-Histories contain it as it was sent: its effect on the inputs is an effective gain of their
-connections and an addition to their own part, so that coupling errors are measured against the
-intended values. Limits of the inputs act afterwards.
+Alarms, declared ranges, expressions and test sequences use the altered output. Histories contain
+the unaltered one: the effect on the inputs is an effective gain of their connections and an
+addition to their own part, so that coupling errors are measured relative to the intended values.
+Limits of the inputs act afterwards.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from hilrt.tables.state import DONE, RUNNING, WAITING, State
 
 #: `State.faults.operated`.
 BEGUN, ENDED = 1, 2
-#: Share of an addition by which it may differ from a straight line without counting as a jump.
+#: Relative deviation of an addition from a straight line that does not count as a jump.
 ROUNDING = 1e-12
 
 
 @stage
 def move_faults(plan: Plan, state: State, given: StepInput) -> None:
-    """Begin and end faults by their times, by last point's conditions, and by commands."""
+    """Begin and end faults by times, by the previous point's conditions, and by commands."""
     t = given.session[0].t
     state.session[0].faults_turned = 0
     for f in range(len(plan.faults)):
@@ -66,7 +66,7 @@ def move_faults(plan: Plan, state: State, given: StepInput) -> None:
 def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> None:
     """Apply alteration `k` to the result of the previous ones at its location, from `x` at `t` [s].
 
-    Its row of the state holds that result on entry, and the outcome on return.
+    Its row of the state contains that result on entry, and the altered one on return.
     """
     at, now = plan.alterations[k], state.alterations[k]
     fault = state.faults[at.fault]
@@ -81,14 +81,14 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
         if now.holds:
             now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
     elif at.kind == LOSS:
-        comes_through = uniform(at.seed, tick) >= at.amount
-        if math.isfinite(value) and (comes_through or not now.holds):
+        arrives = uniform(at.seed, tick) >= at.amount
+        if math.isfinite(value) and (arrives or not now.holds):
             now.held, now.holds = value, 1
         if now.holds:
             now.kept, now.added, now.added_rate = 0.0, now.held, 0.0
     elif at.kind == DUPLICATE:
-        once_more = now.holds and uniform(at.seed, tick) < at.amount
-        now.kept, now.added, now.added_rate = 0.0, now.held if once_more else value, 0.0
+        repeated = now.holds and uniform(at.seed, tick) < at.amount
+        now.kept, now.added, now.added_rate = 0.0, now.held if repeated else value, 0.0
         if math.isfinite(value):
             now.held, now.holds = value, 1
     elif at.kind == DELAY or at.kind == JITTER:
@@ -115,9 +115,9 @@ def alter(plan: Plan, state: State, k: int, x: float, t: float, tick: int) -> No
 def deliver(plan: Plan, state: State, k: int, value: float, t: float, after: float) -> None:
     """Send `value` at `t` [s] with a delay of `after` [s]; hold the value delivered by `t`.
 
-    That is the newest value sent: an overtaken one is useless. The first value is held until
-    another one is delivered. If steps are so short that values would not fit into the ring, some
-    are skipped.
+    That is the newest delivered value by time of sending; overtaken values are dropped. The first
+    value is held until another one is delivered. If steps are so short that values would not fit
+    into the ring, some are skipped.
     """
     at, now = plan.alterations[k], state.alterations[k]
     spacing = at.amount / (at.slots - 2)
@@ -137,13 +137,13 @@ def deliver(plan: Plan, state: State, k: int, value: float, t: float, after: flo
 
 @compiled
 def altered(kept: float, added: float, x: float) -> float:
-    """Apply a fault's map to `x`, which may be NaN where it is replaced."""
+    """Apply a fault's map to `x`, which may be NaN if it is replaced."""
     return added if kept == 0.0 else kept * x + added
 
 
 @stage
 def follow(plan: Plan, state: State, k: int, kept: float, added: float, rate: float) -> None:
-    """Start alteration `k` from the output of the previous one there, or of its source."""
+    """Start alteration `k` from the previous one at its location, or from its source."""
     now = state.alterations[k]
     if plan.alterations[k].first:
         now.kept, now.added, now.added_rate = kept, added, rate
@@ -166,7 +166,7 @@ def take_samples(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def alter_samples(plan: Plan, state: State, given: StepInput) -> None:
-    """Alter new samples of outputs before anything else uses them."""
+    """Alter new samples of outputs before they are used."""
     for k in range(len(plan.alterations)):
         at, now = plan.alterations[k], state.alterations[k]
         if at.output < 0:
@@ -183,7 +183,7 @@ def alter_samples(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def carry_alterations(plan: Plan, state: State) -> None:
-    """Copy the fault maps of the samples in use to the outputs."""
+    """Copy the faults' maps of the samples in use to the outputs."""
     for k in range(len(plan.alterations)):
         at, now = plan.alterations[k], state.alterations[k]
         if at.output < 0:
@@ -196,9 +196,9 @@ def carry_alterations(plan: Plan, state: State) -> None:
 
 @stage
 def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) -> None:
-    """Effective gains of an input's connections, and the addition by faults at `now` [s].
+    """Compute an input's effective gains, and the addition by faults at `now` [s].
 
-    Its own part and the active connections are those of the next interval.
+    Its own part and active connections are already those of the next interval.
     """
     at, drive, cut = plan.drives[d], state.drives[d], given.session[0]
     port, count = plan.inputs[at.input], plan.session[0].coefficients
@@ -240,7 +240,7 @@ def alter_input(plan: Plan, state: State, given: StepInput, d: int, now: float) 
 
 @stage
 def use_gains(plan: Plan, state: State, d: int, kept: float) -> None:
-    """Set the effective gains of an input's connections; `kept`: share left by its own faults."""
+    """Set the effective gains of an input's connections; `kept` is due to faults of the input."""
     drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
     drive.altered = kept != 1.0
     for c in range(port.first_connection, port.first_connection + port.connections):

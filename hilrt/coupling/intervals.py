@@ -1,10 +1,10 @@
-"""Stages at both ends of a macro step: previous inputs, and the intervals in which inputs act.
+"""Stages at the start and end of a macro step: previous inputs, and intervals in which inputs act.
 
-A subsystem that is due receives the interval ``[t, t + H]`` of its own rate. A late solver that has
-just returned is behind the communication point and receives one merged interval up to the same end.
-A bench acts `lead` [s] after it receives an input (its actuation delay), so that its inputs are
-computed for a time later by `lead`. Polynomials are sent about the start of the interval in which
-they act.
+A subsystem that is due receives the interval ``[t, t + H]`` of its own rate. A solver that was late
+is behind the communication point and receives one merged interval up to the same end. A bench acts
+`lead` [s] after it receives an input (its actuation delay), so that its inputs are computed for a
+time later by `lead`. The reference time of a polynomial is the start of the interval in which it
+acts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hilrt.tables.state import State
 
 @stage
 def turn_over(plan: Plan, state: State, given: StepInput) -> None:
-    """Keep the polynomials sent at the previous point, and set the length of the step.
+    """Store the polynomials sent at the previous point, and set the length of the step.
 
-    After a communication point at a discontinuity, a fixed step leads back to the grid.
+    After a communication point at a discontinuity, a fixed step returns to the grid.
     """
     coefficients, rest = plan.session[0].coefficients, given.session[0].rest
     if rest > 0.0:
@@ -51,7 +51,7 @@ def open_intervals(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def move_to_starts(plan: Plan, state: State, given: StepInput) -> None:
-    """Re-expand polynomials about the time at which they begin to act.
+    """Shift polynomials to the time at which they begin to act.
 
     Inputs of subsystems that are not dispatched keep their polynomials, including corrections.
     """

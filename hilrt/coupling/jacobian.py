@@ -6,8 +6,8 @@ Over one macro step an input is written ``u(s) = Σ_m a_m s^m`` in normalised ti
     y_{k+1} = C e^{AH} x_k + Σ_m Γ_m a_m,        Γ_m = (m!/H^m) C B_dm + D
 
 (Haid et al. 2022, eqs. 13 and 38). All integrals come from one exponential of an
-augmented matrix. The closed forms with A⁻¹ were rejected: they need A to be regular and cancel
-badly for small steps.
+augmented matrix. The closed forms with A⁻¹ were rejected: they need a regular A and suffer from
+cancellation for small steps.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def discretize(A: Floats, B: Floats, h: float, order: int) -> tuple[Floats, Floa
         ``(m!/H^m) B_dm`` with ``B_dm = ∫₀^H e^{A(H−τ)} B τ^m/m! dτ``.
     """
     nx, nu = B.shape
-    # The input enters linearly: a large B would only lengthen the series.
+    # The input enters linearly; unscaled, a large B would only lengthen the series.
     scale = max(float(np.abs(B).max(initial=0.0)) * h, 1e-300)
     size = nx + nu * (order + 1)
     augmented = np.zeros((size, size))
@@ -98,9 +98,9 @@ def discretize(A: Floats, B: Floats, h: float, order: int) -> tuple[Floats, Floa
 def expm(M: Floats) -> Floats:
     """Matrix exponential by scaling and squaring of a Taylor series, shape as `M` (n, n).
 
-    The squaring works on ``E = e^M − I`` (``E ← 2E + E²``): relative to E no digits are lost,
-    however often the matrix is halved, so that badly scaled mechanical systems (stiffness beside 1)
-    need no balancing.
+    The squaring works on ``E = e^M − I`` (``E ← 2E + E²``), which loses no digits relative to E for
+    any number of halvings, so that badly scaled mechanical systems (stiffness beside 1) need no
+    balancing.
     """
     norm = float(np.abs(M).sum(axis=0).max(initial=0.0))
     if not math.isfinite(norm):
@@ -124,7 +124,7 @@ def assemble(
     Parameters
     ----------
     parts : sequence of (ndarray of shape (order + 1, ny_i, nu_i), or None)
-        One entry per subsystem; None (unknown) leaves zeros: nothing is corrected there.
+        One entry per subsystem; None (unknown) gives zeros, so that nothing is corrected.
     rows, columns : sequence of int
         Numbers of outputs ny_i and inputs nu_i of every subsystem.
     order : int
@@ -160,7 +160,7 @@ def block_diagonal(subsystems: Sequence[LinearSubsystem]) -> LinearSubsystem:
 
 
 # Probed interface Jacobians: save the state, perturb the inputs, step, restore.
-# #
+#
 # For solvers that can go back but provide no Jacobian (Haid et al. 2022, eq. 14: Γ_m is the
 # response of the outputs at the end of a step to coefficient m of the input polynomial).
 
@@ -170,12 +170,12 @@ PERTURBATION = 1e-4
 #: A step [s] so short that mechanical and thermal systems show only their direct feedthrough.
 INSTANT_S = 1e-7
 
-#: Trials of a solver whose results differ for the same step: noise from a generator that is not
-#: part of its saved state.
+#: Number of trials of a solver whose results differ for the same step, because a random generator
+#: is not part of its saved state.
 REPEATS = 5
 
 #: Permitted difference of entries between these trials, as a share of each entry and of the largest
-#: change of its output. It is far below an error that makes a correction wrong
+#: change of its output; far below an error that would make a correction wrong
 #: (`hilrt.coupling.trust`).
 REPEATABLE, NEGLIGIBLE = 0.05, 0.0025
 
@@ -204,8 +204,8 @@ def probe_jacobian(
     -------
     ndarray, shape (order + 1, n_outputs, n_inputs), or None
         Central differences: exact for a linear solver except for rounding. None if the solver has a
-        constant step and cannot make an instantaneous one, or if repeated trials differ much. If
-        they differ little, their mean is returned.
+        constant step and an instantaneous one is requested, or if repeated trials differ by more
+        than permitted. Otherwise their mean is returned.
     """
     if h < INSTANT_S and not solver.any_step:
         return None
@@ -215,7 +215,7 @@ def probe_jacobian(
     found = np.array([_probed_once(solver, advance, t, h, u, order) for _ in range(REPEATS)])
     mean, differ = found.mean(axis=0), np.ptp(found, axis=0)
     largest = np.abs(mean).max(axis=-1, keepdims=True, initial=0.0)
-    # If an output does not respond to an input, the entry is mere noise, small against the output.
+    # If an output does not respond to an input, its entry is noise, small relative to the output.
     beside = np.abs(first)[:, None] / np.maximum(1.0, np.abs(u))
     small = NEGLIGIBLE * np.maximum(largest, beside)
     if not (differ <= REPEATABLE * np.abs(mean) + small).all():

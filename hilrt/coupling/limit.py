@@ -1,4 +1,4 @@
-"""Stage: input polynomials limited in value, rate and jerk over their interval."""
+"""Stage: limit the input polynomials in value, rate and jerk over their interval."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _approach = compiled(approach)
 
 @stage
 def limit(plan: Plan, state: State, given: StepInput) -> None:
-    """Bound each polynomial within its subsystem's interval.
+    """Limit each polynomial within its subsystem's interval.
 
-    A polynomial whose derivative and excursion are within the bounds by the sum of their terms
-    (exact up to degree 1) is unchanged; any other is replaced by the straight line, within the
-    rate, from the limited start towards the limited end. A coefficient that is not finite is never
-    sent: the input then keeps its value.
+    A polynomial is unchanged if its derivative and excursion, estimated by the sum of their terms
+    (exact up to degree 1), are within the bounds. Otherwise it is replaced by the straight line,
+    within the rate, from the limited start towards the limited end. Coefficients that are not
+    finite are never sent: the input then keeps its value.
     """
     open_intervals(plan, state, given)
     move_to_starts(plan, state, given)
@@ -33,25 +33,25 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
         subsystem = state.subsystems[at.subsystem]
         if not subsystem.dispatch:
             continue
-        asked = u.polynomial[0]
+        requested = u.polynomial[0]
         if math.isfinite(at.max_jerk):
             limited = limit_jerk(u, at, coefficients, subsystem.h, t)
         else:
             end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
             limited = limit_rate(u, at, coefficients, subsystem.h, t - u.last_t, end)
         driven = at.exact or (at.drive >= 0 and state.drives[at.drive].source != CONNECTION)
-        u.limited = limited_part(u, asked, driven) if limited else 0
+        u.limited = limited_part(u, requested, driven) if limited else 0
         u.last, u.last_t = u.polynomial[0], t
 
 
 @compiled
-def limited_part(u: InputState, asked: float, driven: int) -> int:
-    """Kind of the limit that an input exceeded, by the part that was cut off.
+def limited_part(u: InputState, requested: float, driven: int) -> int:
+    """Kind of a limitation, by the part of the input that was cut off.
 
     `DEMAND_LIMITED` if the input is driven, or if most of the cut-off part was its correction; else
     `SOURCES_LIMITED`.
     """
-    correction, cut = u.correction + u.offset, asked - u.polynomial[0]
+    correction, cut = u.correction + u.offset, requested - u.polynomial[0]
     if driven or abs(cut - correction) < abs(cut):
         return DEMAND_LIMITED
     return SOURCES_LIMITED
@@ -71,8 +71,8 @@ def limit_rate(
     h, elapsed : float
         Length of the interval, and time since the input was sent before, s.
     end : float
-        End value of its previous polynomial. A new value may differ from it, and from the value
-        sent before, by `elapsed` at full rate.
+        End value of its previous polynomial. A new value may differ from the range between it and
+        the value sent before by `elapsed` at full rate.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def limit_rate(
     start = before if math.isfinite(before) else last
     start = min(max(start, max(last, end) - reach, at.low), min(last, end) + reach, at.high)
     c[0] = start
-    # The excursion over the interval, its largest part up and down, and the steepest slope.
+    # Bounds over the interval: end value, sums of rising and of falling terms, and slope.
     final, up, down, steepest, factor = start, 0.0, 0.0, 0.0, 1.0
     for m in range(1, coefficients):
         steepest += abs(c[m]) * factor
@@ -125,20 +125,19 @@ def limit_jerk(u: InputState, at: InputPlan, coefficients: int, h: float, t: flo
     Notes
     -----
     From one communication point to the next the value approaches the request as closely as
-    `hilrt.coupling.ramp.approach` allows. Within the interval the slope begins within ``jerk
-    (elapsed + h) / 2`` of the rate at which the value arrived there, which is the change allowed
-    from the middle of the previous interval to the middle of this one; and ``|p''|``, by the sum of
-    its terms, stays within `jerk`. A polynomial that violates this is replaced by a straight line
-    that does not.
+    `hilrt.coupling.ramp.approach` permits. The initial slope of the interval differs from the mean
+    rate of the previous one by at most ``jerk (elapsed + h) / 2``, the change permitted between the
+    middles of the two intervals; and ``|p''|``, estimated by the sum of its terms, stays within
+    `jerk`. A polynomial that violates this is replaced by a straight line that does not.
     """
     c, last, elapsed = u.polynomial, u.last, t - u.last_t
     end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
     before, middle = c[0], t - 0.5 * elapsed
-    asked = min(max(before if math.isfinite(before) else last, at.low), at.high)
-    start, came = _approach(
+    requested = min(max(before if math.isfinite(before) else last, at.low), at.high)
+    start, arrival_rate = _approach(
         last,
         u.approach_rate,
-        asked,
+        requested,
         u.approach_asked,
         elapsed,
         middle - u.approach_t,
@@ -147,34 +146,34 @@ def limit_jerk(u: InputState, at: InputPlan, coefficients: int, h: float, t: flo
     c[0] = start
     limited = limit_rate(u, at, coefficients, h, elapsed, end)
     if c[0] != start:
-        came = (c[0] - last) / elapsed
+        arrival_rate = (c[0] - last) / elapsed
         start = c[0]
-    u.approach_rate, u.approach_t, u.approach_asked = came, middle, asked
+    u.approach_rate, u.approach_t, u.approach_asked = arrival_rate, middle, requested
     limited = limited or start != before
-    # A held value (order 0) stays so: it has no slope that could be right or wrong.
+    # A held value (order 0) has no slope to limit.
     moves = False
     for m in range(1, coefficients):
         moves = moves or c[m] != 0.0
     if limited or moves:
-        bent = limit_bend(c, at, coefficients, h, came, 0.5 * at.max_jerk * (elapsed + h))
+        bent = limit_bend(c, at, coefficients, h, arrival_rate, 0.5 * at.max_jerk * (elapsed + h))
         limited = limited or bent
     return bool(limited)
 
 
 @compiled
 def limit_bend(
-    c: Floats, at: InputPlan, coefficients: int, h: float, came: float, change: float
+    c: Floats, at: InputPlan, coefficients: int, h: float, arrival_rate: float, change: float
 ) -> bool:
-    """Keep the slope within `change` of the rate `came`, and the curvature within the jerk."""
+    """Keep the slope within `change` of `arrival_rate`, and the curvature within the jerk."""
     if coefficients == 1:
         return False
     bend, factor = 0.0, 1.0
     for m in range(2, coefficients):
         bend += abs(c[m]) * factor
         factor *= h / (m - 1)
-    if bend <= at.max_jerk and abs(c[1] - came) <= change:
+    if bend <= at.max_jerk and abs(c[1] - arrival_rate) <= change:
         return False
-    slope = min(max(c[1], came - change), came + change)
+    slope = min(max(c[1], arrival_rate - change), arrival_rate + change)
     if h > 0.0:
         slope = min(max(slope, (at.low - c[0]) / h), (at.high - c[0]) / h)
     straighten(c, coefficients, slope)
@@ -190,24 +189,24 @@ def straighten(c: Floats, coefficients: int, slope: float) -> None:
 
 
 # Allowed values of an input: its limits are part of the session's intent.
-# #
+#
 # The coupled system that a session represents has these limits, too. A difference between an input
-# and its sources due to limits is no error of the exchange, and creates no energy that a correction
-# should remove.
+# and its sources that is due to limits is not a coupling error, and creates no energy that a
+# correction should remove.
 
 
 @compiled
 def allowed(at: InputPlan, value: float) -> float:
     """Value of an input within its limits; `at` is the input's record in `Plan`.
 
-    Inputs on which something other than connections can act are not limited here.
+    Inputs that can have sources other than connections are not limited here.
     """
     return float(value if at.drive >= 0 else min(max(value, at.low), at.high))
 
 
 @stage
 def energy_of_limits(plan: Plan, state: State, i: int, e: float, f: float) -> float:
-    """Power due to limits of the inputs at element `i` with that effort and flow, W."""
+    """Power created by limits of the inputs of element `i` at effort `e` and flow `f`, W."""
     ends = plan.elements[i]
     at_flow, at_effort = state.inputs[ends.effort_input], state.inputs[ends.flow_input]
     more_e = cut_off(plan.inputs[ends.effort_input], at_flow) / ends.effort_gain
@@ -217,5 +216,5 @@ def energy_of_limits(plan: Plan, state: State, i: int, e: float, f: float) -> fl
 
 @compiled
 def cut_off(at: InputPlan, u: InputState) -> float:
-    """Change by its limits of an input whose sources give `u.extrapolated`."""
+    """Change of an input by its limits, relative to its sources' value `u.extrapolated`."""
     return float(allowed(at, u.extrapolated[0]) - u.extrapolated[0])

@@ -4,10 +4,10 @@ The connection defect is the effect of extrapolation and corrections on an input
 2023, eq. 17); the output defect measures whether the step resolves the motion of the subsystem
 within it (eqs. 30 and 32).
 
-An input can be compared with its sources once these have sent again. Between two points of a slow
-source it keeps the defect of the previous interval. While a source is late the defect is unknown;
-its bound follows from the input's earlier defects, and grows like the error of a polynomial of its
-connections' order. With the source's next sample the whole gap is measured.
+An input can be compared with its sources once these have sent new samples. Between two points of a
+slow source it keeps the defect of the previous interval. While a source is late the defect is
+unknown; its bound follows from the input's earlier defects, and grows like the error of a
+polynomial of its connections' order. With the source's next sample the whole gap is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Measure the defect of every input: its previous polynomial against the outputs now known."""
+    """Measure the defect of every input: its previous polynomial less the outputs now known."""
     elapsed = given.session[0].elapsed
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     for i in range(len(state.inputs)):
@@ -52,7 +52,7 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
         elif late:
             bound = u.expected_defect * growth(plan, state, i)
             u.defect = bound if bound >= 0.0 else math.nan
-    if given.session[0].rest > 0.0:  # an input that jumps at this point was right until then
+    if given.session[0].rest > 0.0:  # an input that jumps at this point was correct until then
         for k in range(len(plan.feeds)):
             if given.subsystems[plan.feeds[k].giver].event:
                 state.inputs[plan.feeds[k].input].defect = 0.0
@@ -63,10 +63,10 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
 
 @stage
 def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
-    """Errors of a bench's inputs if the tick is missed and they are not updated.
+    """Measure errors of a bench's inputs if the tick is missed and they are not updated.
 
-    They are the errors at the end of the step, and may last for any part of it. A solver has no
-    such errors: even if it is late, it computes each step with the inputs of that step.
+    These are the errors at the end of the step. A solver has no such errors: even if it is late, it
+    computes each step with the inputs of that step.
     """
     end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
     for i in range(len(state.inputs)):
@@ -80,7 +80,7 @@ def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def check_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
-    """Set whether all sources of input `i` have sent again; return whether one of them is late."""
+    """Set whether all sources of input `i` have new samples; return whether one of them is late."""
     u, at, late = state.inputs[i], plan.inputs[i], False
     u.measured = 1
     for c in range(at.first_connection, at.first_connection + at.connections):
@@ -96,11 +96,11 @@ def check_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
 
 @stage
 def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Measure the RMS difference of input `i` as sent from its value by the outputs now known.
+    """Measure the RMS difference between input `i` as sent and by the outputs now known.
 
-    With one source, the polynomial has been the same since the previous sample, and the whole gap
-    is measured. With several, or a calculated one, it has changed: only the last step, whose error
-    is the largest, is measured, and counts for the whole gap.
+    With one source, the polynomial has not changed since the previous sample, and the whole gap is
+    measured. With several, or a calculated one, it has changed: only the last step, whose error is
+    the largest, is measured and used for the whole gap.
     """
     t, u, settings = given.session[0].t, state.inputs[i], plan.session[0]
     first = plan.inputs[i].first_connection
@@ -113,7 +113,7 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     shift(u.difference, settings.coefficients, t - u.previous_t0)
     limited = allowed(plan.inputs[i], u.extrapolated[0])
     for m in range(settings.coefficients):
-        # At its limit an input does not change, whatever its sources do.
+        # At its limit an input does not change with its sources.
         u.difference[m] -= u.extrapolated[m] if limited == u.extrapolated[0] else 0.0
     u.difference[0] -= limited if limited != u.extrapolated[0] else 0.0
     u.defect = root_mean_square(u.difference, settings.coefficients, span, settings.gram_factor)
@@ -166,7 +166,7 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
         part = 0.0
         for m in range(k, count):
             part += factor[k, m] * c[m]
-        square += part * part  # never below zero
+        square += part * part
     return math.sqrt(square)
 
 
@@ -174,7 +174,7 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
     """Measure the defect of every output.
 
-    It is NaN if nothing is known of the output inside the interval, or if its newest sample is
+    It is NaN if no value of the output inside the interval is known, or if its newest sample is
     withheld.
     """
     elapsed = given.session[0].elapsed

@@ -1,23 +1,23 @@
-"""Stage of the slack: deviation of the last interval's inputs from the outputs they represent.
+"""Stage of the slack: disturbances, the deviations of inputs from their sources.
 
-``Δu = ũ − L y``: the input polynomial as it acted, less the outputs within the interval. At both
-ends of the interval the outputs are known: at its end before their inputs jump, and at its start
-after the jump, by the probed direct responses, or as corrected. In between they are the mean or the
-middle value that the subsystem reports (`Sample.y_mid`, `y_mean`), or else interpolated with the
-curvature of the last three ends. A held value thus has an error between two communication points
-even if it is right at both.
+``Δu = ũ − L y``: the input polynomial as it acted, less the outputs within the last interval. At
+both ends of the interval the outputs are known: at its end before their inputs jump, and at its
+start after the jump, by the probed direct responses, or as corrected. In between, the mean or the
+middle value is used if the subsystem reports it (`Sample.y_mid`, `y_mean`), otherwise an
+interpolation with the curvature of the last three ends. A held value thus has an error between two
+communication points even if it is correct at both.
 
-A subsystem that integrates in few internal steps samples this at their starts. With `fineness` κ =
-1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is κ(1 + κ)/6; for κ = 1 they are
-those of the whole interval. A subsystem that is exact under held inputs and reads them once follows
-the interval with the polynomial's value at its start: only a share of the polynomial's change
-within the interval acts, the `slope`.
+A subsystem that integrates in few internal steps samples the disturbance at their starts. With
+`fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is κ(1 + κ)/6; for
+κ = 1 they are those of the whole interval. A subsystem that is exact for held inputs and reads them
+once uses the polynomial's value at the start of the interval: only a share of the polynomial's
+change within the interval acts, the `slope`.
 
 A source with direct feedthrough and unknown responses is assumed to respond to the inputs at the
-interval's beginning; their change during the interval is then missing in all of it.
+interval's start; their change during the interval is then not considered.
 
-A bench reacts to a set-point after a dead time that its model lacks: the input is then wrong by its
-source's movement during that time.
+A bench reacts to a set-point after a dead time: the error of the input is then its source's change
+during that time.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ EQUAL = 1e-6
 
 @stage
 def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
-    """Disturbances of all inputs, energies of the bonds' interfaces, and the next start values."""
+    """Measure disturbances of all inputs, and energies of interfaces; compute start values."""
     if given.session[0].elapsed > 0.0:
         keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
         for i in range(len(state.inputs)):
             d = plan.inputs[i].drive
-            # Nothing is known across a change of source or gain
+            # Nothing is known across a change of source or gain.
             turned = d >= 0 and (state.drives[d].turned != 0 or state.drives[d].regained != 0)
             if turned:
                 state.inputs[i].true_ends = 0
@@ -55,7 +55,7 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
     start_outputs(plan, state, given)
     for i in range(len(state.inputs)):
         u = state.inputs[i]
-        used = u.measured and not stands_behind(plan, state, given, plan.inputs[i].subsystem)
+        used = u.measured and not is_behind(plan, state, given, plan.inputs[i].subsystem)
         if used or given.session[0].elapsed <= 0.0:
             u.true_start, u.true_t = source_value(plan, state, i, False), given.session[0].t
             follow_moments(u, u.true_start, given.session[0].elapsed)
@@ -63,7 +63,7 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Outputs after the jump of their inputs: start values of the next interval."""
+    """Compute outputs after the jump of their inputs: start values of the next interval."""
     t, count = given.session[0].t, plan.session[0].coefficients
     for i in range(len(state.outputs)):
         out = state.outputs[i]
@@ -91,8 +91,8 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
 def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
     """Value of input `i` by its sources, at the end of an interval or the next one's start.
 
-    It respects the input's limits, which the session intends. Contributions besides connections are
-    intended too, and are excluded here and from the input.
+    The input's limits are applied, because they are intended. Contributions besides connections are
+    intended, too; they are excluded both here and from the input.
     """
     at = plan.inputs[i]
     value = at.constant if at.drive < 0 else 0.0
@@ -109,10 +109,10 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
 def reported_inside(
     plan: Plan, state: State, given: StepInput, i: int, span: float, expected: float
 ) -> float:
-    """Middle of a parabola through the values of the sources of input `i` in the last `span` [s].
+    """Middle value of input `i` by its sources within the last `span` [s].
 
-    If a source reports its mean, the parabola has that mean. `expected` if no source reports
-    either.
+    If a source reports its mean, the middle of the parabola with that mean is used; `expected` if
+    no source reports either.
     """
     at, known = plan.inputs[i], False
     value = at.constant if at.drive < 0 else 0.0
@@ -135,7 +135,7 @@ def reported_inside(
 
 @stage
 def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
-    """Value of input `i` by its connections, `before` [s] ahead of the interval's end `t` [s]."""
+    """Value of input `i` by its connections, `before` [s] before the interval's end `t` [s]."""
     u, count, d = state.inputs[i], plan.session[0].coefficients, plan.inputs[i].drive
     value = value_at(u.previous, count, t - before - u.previous_t0)
     return value - value_at(state.drives[d].past, count, -before) if d >= 0 else value
@@ -143,14 +143,14 @@ def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
 
 @stage
 def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
-    """Measure the disturbance of input `i` if all its sources have sent again; else bound it."""
+    """Measure the disturbance of input `i` if all its sources have new samples; else bound it."""
     u, elapsed = state.inputs[i], given.session[0].elapsed
     if plan.inputs[i].exact:
-        take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
+        fit_parabola(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
         u.disturbance_due = 0.0
         add_disturbance(u, elapsed)
         return
-    if u.measured and not stands_behind(plan, state, given, plan.inputs[i].subsystem):
+    if u.measured and not is_behind(plan, state, given, plan.inputs[i].subsystem):
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
         if not plan.subsystems[plan.inputs[i].subsystem].physical:
             span = min(span, max(given.session[0].t - u.previous_t0, elapsed))
@@ -173,11 +173,11 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
                 lagged(last, change),
             )
         before = u.disturbance_mean
-        take_course(u, first, middle, last, plan.inputs[i].fineness)
+        fit_parabola(u, first, middle, last, plan.inputs[i].fineness)
         u.disturbance_due = u.disturbance_mean
         u.disturbance_due += (span / elapsed - 1.0) * (u.disturbance_mean - before)
         add_disturbance(u, span)
-        # Changes of two intervals: their product is unaffected by noise.
+        # Products of values from two intervals are not biased by noise.
         u.delay_work -= u.disturbance_mean * u.change_before
         u.change_before = change
         return
@@ -189,7 +189,7 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
 
 @compiled
 def lagged(disturbance: float, change: float) -> float:
-    """A disturbance by a source whose lateness equals `change` over the interval."""
+    """Disturbance by a source with a lag, at least its `change` over the interval."""
     return disturbance if abs(disturbance) > abs(change) else -change
 
 
@@ -203,11 +203,11 @@ def add_disturbance(u: InputState, span: float) -> None:
 
 
 @stage
-def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
+def is_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
     """Whether a solver has not used the inputs sent for the last interval.
 
-    A solver that stood still catches up in one step with the inputs of its return; inputs sent in
-    the meantime never act.
+    A solver that was suspended catches up in one step with the newest inputs; inputs sent in the
+    meantime never act.
     """
     at, cut = plan.subsystems[s], given.subsystems[s]
     if at.physical:
@@ -237,8 +237,8 @@ def curvature(u: InputState, end: float, span: float, elapsed: float, variable: 
 
 
 @compiled
-def take_course(u: InputState, first: float, middle: float, last: float, fineness: float) -> None:
-    """Mean, end and RMS of a disturbance that is a parabola through three values."""
+def fit_parabola(u: InputState, first: float, middle: float, last: float, fineness: float) -> None:
+    """Set mean, end and RMS of a disturbance from the parabola through three values."""
     b = 2.0 * (first - 2.0 * middle + last)
     a = last - first - b
     u.disturbance_mean = first + fineness * (0.5 * a + (1.0 + fineness) * b / 6.0)
@@ -249,7 +249,7 @@ def take_course(u: InputState, first: float, middle: float, last: float, finenes
 
 @compiled
 def follow_moments(port: OutputState | InputState, value: float, elapsed: float) -> None:
-    """Moments over time of a port's value, about its first one."""
+    """Update the moments over time of a port's value, about its first one."""
     if port.moment_seconds == 0.0:
         port.origin = value
     away = value - port.origin
@@ -260,9 +260,9 @@ def follow_moments(port: OutputState | InputState, value: float, elapsed: float)
 
 @stage
 def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy created by a bond's interface in the interval: ``∫ (ẽ f − e f̃) dt``, J.
+    """Add the energy created by a bond's interface in the interval: ``∫ (ẽ f − e f̃) dt``, J.
 
-    Each side's product is evaluated where, on average, its subsystem reads its input.
+    Each side's product is evaluated at the mean time at which its subsystem reads its input.
     """
     t, elapsed = given.session[0].t, given.session[0].elapsed
     bond = plan.bonds[b]
@@ -309,7 +309,7 @@ def beyond_limits(plan: Plan, state: State, i: int, share: float) -> float:
 
 @stage
 def acted(plan: Plan, state: State, i: int, at_flow_side: bool, t: float) -> float:
-    """Part of the previous input of element `i` at `t` [s] that is due to the bond, corrected."""
+    """Part of the previous input of element `i` at `t` [s] due to the bond and its correction."""
     ends, element, count = plan.elements[i], state.elements[i], plan.session[0].coefficients
     u = state.inputs[ends.effort_input if at_flow_side else ends.flow_input]
     value = value_at(u.previous, count, t - u.previous_t0)

@@ -1,10 +1,10 @@
 """μ of the energy correction: the share of the power residual that is spurious energy.
 
 Rodríguez et al. (2022), section 3.3, eqs. 20 and 21. The values are valid for one bond between two
-linear subsystems that exchange with no others, with held inputs of the direct feedthrough.
+linear subsystems without other connections, if the inputs with direct feedthrough are held.
 Linearity cannot be detected from outside, and even for linear subsystems the best value depends on
-their parameters, as the ledger shows; a session file may therefore set μ. Otherwise μ is unknown,
-and the correction runs in shadow mode.
+their parameters, as the ledger shows; therefore a session file may set μ. If μ is unknown, the
+correction runs in shadow mode.
 
 With ``R`` the communication step of the side with feedthrough over that of the other:
 
@@ -66,7 +66,7 @@ def derive_mu(
     feedthrough_orders: Sequence[int],
     flow_feedthrough: bool = False,
 ) -> Mu:
-    """μ of a bond between two subsystems that exchange with no others.
+    """μ of a bond between two subsystems without other connections.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
     elements = bonds.elements(b)
     effort, flow = bonds.effort[elements], bonds.flow[elements]
     sides = network.outputs.owner[[effort[0], flow[0]]]
-    reason = _beyond_two_subsystems(network, b, network.outputs.member[[effort[0], flow[0]]])
+    reason = _why_not_isolated(network, b, network.outputs.member[[effort[0], flow[0]]])
     if reason:
         return Mu(None, reason)
     if physical[sides].any():
@@ -140,10 +140,10 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
 def spurious_share(network: Network, b: int, physical: Bools) -> float:
     """Share of the residual energy of bond number `b` that counts as spurious.
 
-    μ if it is known, otherwise 1; but R where the effort's side communicates more often than the
-    flow's. During the long step the effort's side follows the flow's polynomial, so that the
-    difference at the end of that step, which the residual measures, hardly acted (for the hydraulic
-    crane μ = R halves the error).
+    μ if it is known, otherwise 1; but R if the effort's side communicates more often than the
+    flow's. Within the flow side's long step the effort's side follows the flow's polynomial, so
+    the difference at the end of that step, which the residual measures, acted only briefly (for the
+    hydraulic crane μ = R halves the error).
     """
     mu = bond_mu(network, b, physical).value
     if mu is not None:
@@ -154,8 +154,8 @@ def spurious_share(network: Network, b: int, physical: Bools) -> float:
     return min(1.0, float(every[0] / every[1]))
 
 
-def _beyond_two_subsystems(network: Network, b: int, sides: Ints) -> str:
-    """Reason why a bond does not join two isolated subsystems alone; empty if it does."""
+def _why_not_isolated(network: Network, b: int, sides: Ints) -> str:
+    """Reason why a bond's two subsystems have further connections; empty if they have none."""
     if len(network.bonds.tables[b].efforts) > 1:
         return "several efforts add up"
     pair: list[int] = sides.tolist()

@@ -19,7 +19,7 @@ from hilrt.tables.state import OutputState
 
 @compiled
 def needed_past(at: Regression) -> int:
-    """Number of consecutive samples that a regression needs."""
+    """Number of consecutive past samples that a regression needs."""
     return max(at.output_lags, at.input_lags + 1)
 
 
@@ -74,7 +74,7 @@ def shift_past(at: Regression, learning: Learning) -> None:
 def follow_signals(
     at: Regression, outputs: Table[LearnedOutput], inputs: Table[LearnedInput], share: float
 ) -> None:
-    """Running mean and mean square of each signal about its centre."""
+    """Update the running mean and mean square of each signal about its centre."""
     for i in range(at.first_output, at.first_output + at.outputs):
         follow(outputs[i], outputs[i].y, share)
     for i in range(at.first_input, at.first_input + at.inputs):
@@ -93,10 +93,9 @@ def follow(signal: LearnedOutput | LearnedInput, value: float, share: float) -> 
 def follow_extrapolation(
     at: Regression, outputs: Table[LearnedOutput], past: Floats, window: int
 ) -> None:
-    """Error of plain extrapolation for the newest sample, which a prediction must beat.
+    """Update the mean square error of plain extrapolation, with which predictions are compared.
 
-    Extrapolated from the newest of the `past` outputs, shape (lags, ny), or along the line through
-    the newest two.
+    The newest of the `past` outputs, shape (lags, ny), is held, or the newest two are extrapolated.
     """
     along_line, share = at.terms > 1 and at.output_lags > 1, 1.0 / window
     for i in range(at.first_output, at.first_output + at.outputs):
@@ -109,10 +108,10 @@ def follow_extrapolation(
 
 @compiled
 def take_inputs(u: LearnedInput, sent: CorrectedInput, terms: int, realised: float) -> None:
-    """Input of the step that ended as it acted: as sent, or as realised by a bench.
+    """Record an input of the step that ended as it acted: as sent, or as realised by a bench.
 
-    A realised input is interpolated linearly between its measurements at the step's two ends, since
-    a mass does not jump with its demand; with order 0 it is their mean.
+    A realised input is interpolated linearly between its measurements at the step's two ends,
+    because a mass does not jump with its demand; with order 0 it is their mean.
     """
     before = u.realised
     u.realised = realised
@@ -127,14 +126,11 @@ def take_inputs(u: LearnedInput, sent: CorrectedInput, terms: int, realised: flo
         u.acted[0] = 0.5 * (before + realised)
 
 
-# Realised value of an input, where the output that measures it is usable.
-
-
 @compiled
 def realised_input(at: InputPlan, outputs: Table[OutputState], given: GivenInput) -> float:
-    """Value that a bench realised of the input `at`, in the input's unit.
+    """Realised value of the bench's input `at`, in the input's unit.
 
-    NaN where it is unknown, as while the sample that measures it is withheld.
+    NaN if it is unknown, also while the sample that measures it is withheld.
     """
     if at.realised_by >= 0 and outputs[at.realised_by].withheld != 0:
         return math.nan

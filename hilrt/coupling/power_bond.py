@@ -1,7 +1,7 @@
 """Power bonds: effort, flow and transmitted power of their elements.
 
 The ports of a bond are power variables: the product of effort and flow is a power. The difference
-between the powers at the two ends of an extrapolated bond is its power residual.
+between the powers at the two ends of a bond is its power residual.
 """
 
 from __future__ import annotations
@@ -62,11 +62,10 @@ def own_part(plan: Plan, u: InputState, others: Floats, t: float) -> float:
 
 @stage
 def power_residual(plan: Plan, state: State, t: float, b: int) -> float:
-    """``dP = e~ f - e f~`` [W] of a bond; positive where the interface created energy.
+    """Power residual ``dP = e~ f - e f~`` of a bond, W; positive if the interface created energy.
 
-    Rodríguez et al. (2022), eqs. 7 and 9.
-
-    Computed from polynomials as sent, at the end `t` [s] of the interval that they were used in.
+    Rodríguez et al. (2022), eqs. 7 and 9. Computed from polynomials as sent, at the end `t` [s] of
+    the interval in which they were used.
     """
     bond, residual = plan.bonds[b], 0.0
     for i in range(bond.first, bond.first + bond.elements):
@@ -91,8 +90,8 @@ def transmitted_power(plan: Plan, state: State, b: int) -> float:
 def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
     """Stage of the slack: ledger, transmitted power, and tracking power ``e (f_realised - f~)``.
 
-    Tracking power is lost because the bench deviated from its demand. Elements without a measured
-    (finite) realised flow count as perfectly realised.
+    Tracking power is due to the bench's deviation from its demand. Elements without a measured
+    (finite) realised flow are assumed to be perfectly realised.
     """
     t, elapsed = given.session[0].t, given.session[0].elapsed
     coefficients = plan.session[0].coefficients
@@ -116,12 +115,12 @@ def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
         bond.tracking_energy += bond.tracking * elapsed
 
 
-# Stage: changes the effort such that it removes the energy created by the interface.
-# #
+# Stage: change the effort so that it removes the energy created by the interface.
+#
 # Rodríguez et al. (2022), eqs. 11 to 17. With ``s = mu H dP`` and U the energy not yet corrected::
-# #
+#
 #     e_corr = -(s + nu U) / (f H'),   limited to +-cap |e| and +-cap_abs
-# #
+#
 # H' is the next interval, in which the correction acts; with a fixed step it equals H. For a
 # vector bond the correction points along the flow: ``e_corr = -(s + nu U) f / (f.f H')``.
 
@@ -131,7 +130,7 @@ FLOW_FLOOR = 1e-12
 
 @stage
 def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
-    """Power residual of the interval that ended, and the effort that corrects it.
+    """Compute the power residual of the interval that ended, and the effort that corrects it.
 
     Bonds whose slower side does not communicate now keep their correction.
     """
@@ -163,7 +162,7 @@ def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy created in the interval, and the work of its correction by the flow now known."""
+    """Compute the energy created in the interval and the correction's work."""
     bond, settings, t = state.bonds[b], plan.bonds[b], given.session[0].t
     residual, done = 0.0, 0.0
     for i in range(settings.first, settings.first + settings.elements):
@@ -188,7 +187,7 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 @stage
 def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
-    """Energy to remove over the next interval, and the effort along the flow for it."""
+    """Choose the effort along the flow that removes the energy over the next interval."""
     bond, settings = state.bonds[b], plan.bonds[b]
     square_e, square_f = 0.0, 0.0
     for i in range(settings.first, settings.first + settings.elements):
@@ -209,29 +208,29 @@ def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
             element.correction = 0.0
 
 
-# Stage of the slack: additions of corrections to the bonds' efforts, and the right additions.
-# #
-# An effort was evaluated with the inputs as sent; to the difference from those now known it
-# responds with ``D du`` at once. Where D was probed, independently of what the correction uses, the
-# effort's error in force is ``added - D du``, and over the interval it creates the energy ``H f
-# (added - D du)`` (docs/reliability.md, "Corrections are verified").
+# Stage of the slack: effects of corrections on the bonds' efforts, compared with the required ones.
+#
+# An effort was evaluated with the inputs as sent; its direct response to their difference from the
+# inputs now known is ``D du``. If D was probed, independently of the correction, the remaining
+# error of the effort is ``added - D du``, which over the interval creates the energy
+# ``H f (added - D du)`` (docs/reliability.md, "Corrections are verified").
 
 #: Time over which a correction is faded out or in, s.
 FADE_S = 0.2
-#: Least change of an adaptive mu.
+#: Smallest change of an adaptive mu.
 MU_STEP = 0.02
 
 
 @stage
 def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
-    """Energies of the last interval; additions to the efforts from now on."""
+    """Update energies of the last interval, and changes of the efforts from now on."""
     elapsed = given.session[0].elapsed
     for b in range(len(state.bonds)):
-        state.bonds[b].error_energy = state.bonds[b].added_lately = 0.0
+        state.bonds[b].error_energy = state.bonds[b].added_in_interval = 0.0
     for i in range(len(state.elements)):
         element, bond = state.elements[i], state.bonds[plan.elements[i].bond]
         transmitted = elapsed * plan.elements[i].watt * flow_of(plan, state, i)
-        bond.added_lately += transmitted * element.added
+        bond.added_in_interval += transmitted * element.added
         bond.added_energy += transmitted * element.added
         bond.error_energy += transmitted * element.error
         out = plan.elements[i].effort
@@ -242,7 +241,7 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
         change = by_outputs(state, given, plan.summands[k].output)
         element.added += change
         element.error += change
-    answer_to_inputs(plan, state, given)
+    subtract_responses(plan, state, given)
     forget_withdrawn(plan, state, given)
     state.session[0].mus_turned = 0
     for b in range(len(state.bonds)):
@@ -261,7 +260,7 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
-    """Clear the energies of bonds whose efforts respond differently now, or in an unknown way."""
+    """Clear the energies of bonds whose efforts respond differently now, or unpredictably."""
     now = given.session[0]
     for b in range(len(state.bonds)):
         state.bonds[b].withdrawn = 0
@@ -271,29 +270,29 @@ def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
         if state.subsystems[plan.inputs[part.input].subsystem].reparametrised:
             bond.withdrawn = 1
         if bond.withdrawn or (now.answers_renewed and now.answers_moved):
-            bond.lately_made = bond.otherwise_made = bond.residual_lately = 0.0
+            bond.recent_created = bond.recent_without = bond.recent_residual = 0.0
 
 
 @compiled
 def remember_energies(settings: SessionPlan, bond: BondState, elapsed: float) -> None:
     """Add the interval's energies to the recent ones; `settings` is the plan's session."""
     keep = math.exp(-elapsed / settings.scale_time)
-    bond.lately_made = bond.lately_made * keep + bond.error_energy
-    bond.otherwise_made = bond.otherwise_made * keep + bond.error_energy - bond.added_lately
-    bond.residual_lately = bond.residual_lately * keep + bond.made
+    bond.recent_created = bond.recent_created * keep + bond.error_energy
+    bond.recent_without = bond.recent_without * keep + bond.error_energy - bond.added_in_interval
+    bond.recent_residual = bond.recent_residual * keep + bond.made
 
 
 @compiled
 def adapt_mu(settings: BondPlan, bond: BondState) -> None:
     """Set mu to the share of the residual energy that the interface has recently created.
 
-    For an undamped linear system that is its required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``
-    (METHODS section 3). Energy that was recently created in spite of the correction is removed, as
-    fast as it is forgotten. mu moves by at least `MU_STEP`, so that each change can be an event.
+    For an undamped linear system that is the required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``.
+    Energy that was recently created despite the correction is removed as fast as it decays from the
+    sums. mu changes by at least `MU_STEP`, so that each change can be an event.
     """
-    if bond.residual_lately == 0.0:
+    if bond.recent_residual == 0.0:
         return
-    wanted = (bond.otherwise_made + bond.lately_made) / bond.residual_lately
+    wanted = (bond.recent_without + bond.recent_created) / bond.recent_residual
     wanted = max(settings.mu_least, min(wanted, settings.mu_most))
     if abs(wanted - bond.mu) >= MU_STEP:
         bond.mu, bond.mu_turned = wanted, 1
@@ -303,21 +302,21 @@ def adapt_mu(settings: BondPlan, bond: BondState) -> None:
 def judge_harm(
     settings: SessionPlan, session: SessionStateRow, bond: BondState, now: GivenSession
 ) -> None:
-    """Mark a correction as harmful if it recently created more energy than none would have.
+    """Mark a correction as harmful if more energy was recently created than without it.
 
-    More by `energy_drift` of the energy that the bond has carried. `settings` and `session` are the
-    records of the plan's session and of the state's, `now` that of the given one.
+    The limit is the share `energy_drift` of the energy that the bond has carried. `settings`,
+    `session` and `now` are the session records of plan, state and given.
     """
     if bond.harmful or now.t < settings.warm_up:
         return
-    worse = abs(bond.lately_made) - abs(bond.otherwise_made)
+    worse = abs(bond.recent_created) - abs(bond.recent_without)
     if worse > session.energy_drift * bond.through:
         bond.harmful = 1
 
 
 @compiled
 def fade(bond: BondState, elapsed: float) -> None:
-    """Move the share of a correction in force towards its target."""
+    """Move the acting share of a correction towards its target."""
     most = elapsed / FADE_S
     bond.acting_share += max(-most, min(bond.share - bond.acting_share, most))
 
@@ -331,13 +330,13 @@ def by_outputs(state: State, given: StepInput, i: int) -> float:
 
 
 @stage
-def answer_to_inputs(plan: Plan, state: State, given: StepInput) -> None:
+def subtract_responses(plan: Plan, state: State, given: StepInput) -> None:
     """Subtract the efforts' responses to the inputs now known from the errors."""
     count, now = plan.session[0].coefficients, given.session[0].t
     for k in range(len(plan.sensitivities)):
         part = plan.sensitivities[k]
         u = state.inputs[part.input]
-        asked = allowed(plan.inputs[part.input], u.extrapolated[0])
+        known = allowed(plan.inputs[part.input], u.extrapolated[0])
         sent = value_at(u.previous, count, now - u.previous_t0)
         factor = part.factor if part.answer < 0 else state.answers[part.answer].factor
-        state.elements[part.element].error -= factor * (asked - sent)
+        state.elements[part.element].error -= factor * (known - sent)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-#: Share of the jerk that is planned with while catching up with a moving target. With all of it,
-#: none would be left for the target's own acceleration: the set-point would overshoot, and a closed
-#: loop would oscillate.
+#: Share of the jerk used for braking while catching up with a moving target. With all of it, none
+#: would be left for the target's own acceleration: the set-point would overshoot, and a closed loop
+#: would oscillate.
 PLANNED = 0.5
 
 
@@ -42,7 +42,7 @@ def approach(
     target, before : float
         Desired value now, and at the beginning of the step, within the bounds.
     elapsed : float
-        Time to move over, s.
+        Duration of the step, s.
     between : float
         From the middle of the step that led to `value` to the middle of this one, s: the time over
         which the rate changes.
@@ -55,15 +55,15 @@ def approach(
 
     Notes
     -----
-    A set-point on a target that moves within the bounds follows it exactly: sampled at any times, a
-    curve with ``|x''| <= jerk`` changes its mean rate by ``jerk between`` at most. A set-point that
-    has been left behind moves with the target, and faster by as much as it can brake before
-    catching up. A target at rest is thus reached in the least time and without overshoot; for a
-    moving target, braking is planned with the share `PLANNED` of the jerk.
+    A set-point that has reached a target moving within the bounds follows it exactly: between any
+    samples, a curve with ``|x''| <= jerk`` changes its mean rate by at most ``jerk between``. A
+    set-point behind its target moves faster than the target, by as much as it can brake before it
+    catches up. A target at rest is thus reached in the shortest time without overshoot; for a
+    moving target, braking uses the share `PLANNED` of the jerk.
 
-    The braking curve is the parabola of constant jerk: with the gap g it allows the mean rate
-    ``sqrt(2 jerk g) - jerk elapsed / 2`` over this step, whatever the length of the next ones. The
-    bounds of the value are approached along it, too.
+    The braking curve is the parabola of constant jerk: with the gap g it permits the mean rate
+    ``sqrt(2 jerk g) - jerk elapsed / 2`` over this step, independent of the next steps. The bounds
+    of the value are approached along it, too.
     """
     low, high, max_rate, max_jerk = bounds
     if elapsed <= 0.0:

@@ -9,11 +9,11 @@ For stability over hours at 1 kHz (docs/methods.md, "Model-based correction"):
 
 * all signals are scaled by their own spread (by powers of two, so that a change is exact);
 * the covariance is stored as a factor (Potter), at O(n^2) per sample;
-* forgetting also forgets the prior, and without excitation the covariance would grow without bound.
-Therefore the prior of one parameter per sample is presented again as a weak observation: P stays
-bounded, and parameters that the data do not determine return to the prior, G first.
+* forgetting also discards the prior, so that without excitation the covariance would grow without
+  bound. Therefore the prior of one parameter per sample is used again as a weak observation: P
+  stays bounded, and parameters that the data do not determine return to the prior, G first.
 
-Whether G may be used is judged in `trust.py`.
+`trust.py` decides whether G is used.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from hilrt.solver import Floats
 from hilrt.tables.model import LearnedInput, LearnedOutput, Learning, Regression, Workspace
 from hilrt.tables.record import Table
 
-#: Samples with scaled regressors above this are not learned from.
+#: Samples with scaled regressors above this are not used for learning.
 _LARGEST = 1e4
-#: Factor by which a jump of the parameters widens their standard deviations.
+#: Factor by which standard deviations are increased after a jump of the parameters.
 _WIDER = 100.0
 
 # Below, `at` is the record of regression `r` among the constants, and `weight`, shape (n,), the
@@ -46,7 +46,7 @@ def observe(
     Returns
     -------
     bool
-        Whether anything was learned: not while warming up, after a gap, or out of turn. Only then
+        Whether the sample was learned: not while warming up, after a gap, or out of turn. Only then
         are the outputs' `error` and `work` those of this sample.
     """
     memory = learning.regressions[r]
@@ -83,8 +83,8 @@ def is_finite(at: Regression, outputs: Table[LearnedOutput], inputs: Table[Learn
 def learn(at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats) -> bool:
     """Learn from a sample; False if its regressors are out of range.
 
-    Also presents the prior of one parameter as an observation, weighted such that the mean weight
-    of the prior over all turns is `weight`.
+    Also use the prior of one parameter as an observation, weighted so that the mean weight of the
+    prior over all turns is `weight`.
     """
     S, theta, error = learning.factor[r], learning.parameters[r], work.error
     outputs, recall = learning.outputs, learning.regressions[r].recall
@@ -98,12 +98,12 @@ def learn(at: Regression, learning: Learning, work: Workspace, r: int, weight: F
         outputs[at.first_output + y].error = error[y]
     weigh_evidence(S, work, at.regressors, at.coefficients)
     update(S, theta, at.forgetting, work, at.regressors, at.outputs)
-    show_prior(at, learning, work, r, recall, weight[recall] * at.recalled)
+    observe_prior(at, learning, work, r, recall, weight[recall] * at.recalled)
     return True
 
 
 @compiled
-def show_prior(
+def observe_prior(
     at: Regression, learning: Learning, work: Workspace, r: int, i: int, weight: float
 ) -> None:
     """Process the prior of parameter `i` as an observation of that weight."""
@@ -130,7 +130,7 @@ def predict(at: Regression, learning: Learning, phi: Floats, r: int) -> None:
 
 @stage
 def assume(at: Regression, learning: Learning, r: int) -> None:
-    """Bridge a missing sample with its prediction; nothing is learned from it."""
+    """Replace a missing sample by its prediction, which is not learned."""
     outputs = learning.outputs
     for i in range(at.first_output, at.first_output + at.outputs):
         outputs[i].y = outputs[i].predicted
@@ -141,10 +141,10 @@ def assume(at: Regression, learning: Learning, r: int) -> None:
 
 @stage
 def forget(at: Regression, learning: Learning, work: Workspace, r: int, weight: Floats) -> None:
-    """Widen the covariance after a jump of the parameters: the past counts 10 000 times less.
+    """Increase the covariance after a jump of the parameters: the past has 1/10 000 of its weight.
 
-    Samples whose past reaches back beyond the jump are not learned from: they follow neither the
-    old parameters nor the new ones.
+    Samples whose past includes the jump are not learned, because they follow neither the old
+    parameters nor the new ones.
     """
     S = learning.factor[r]
     for i in range(at.regressors):
@@ -152,7 +152,7 @@ def forget(at: Regression, learning: Learning, work: Workspace, r: int, weight: 
             S[i, j] *= _WIDER
     learning.regressions[r].known = 0
     for i in range(at.regressors):
-        show_prior(at, learning, work, r, i, weight[i])
+        observe_prior(at, learning, work, r, i, weight[i])
 
 
 @compiled
@@ -171,7 +171,7 @@ def jacobian_entry(at: Regression, learning: Learning, r: int, m: int, i: int, u
 
 @compiled
 def project(S: Floats, theta: Floats, work: Workspace, n: int, outputs: int) -> None:
-    """Set ``projected = S^T phi``, and `error`, which holds the observation, less phi's prediction.
+    """Set ``projected = S^T phi``; subtract the prediction from the observation in `error`.
 
     `S`, `theta` are at least of shape (n, n) and (n, outputs).
     """
@@ -218,9 +218,9 @@ def weigh_evidence(S: Floats, work: Workspace, n: int, g: int) -> None:
     """Compute innovation and covariance of a sample for the last `g` regressors.
 
     The part of these regressors that the others do not predict follows from the covariance alone,
-    ``P_gg^-1 (P phi)_g``. P_gg may span more decades than a double has digits; its factor does not:
-    the rows of S that belong to the Jacobian are orthogonalised (modified Gram-Schmidt), and
-    ``projected = S^T phi`` with them.
+    ``P_gg^-1 (P phi)_g``. P_gg may span more decades than a double has digits, but its factor does
+    not: the rows of S for the Jacobian are orthogonalised (modified Gram-Schmidt), together with
+    ``projected = S^T phi``.
     """
     rest, q, r, singular = work.rest, work.q, work.r, False
     f, innovation = work.projected, work.innovation
@@ -296,7 +296,7 @@ def fit_scales(at: Regression, learning: Learning, r: int, weight: Floats) -> No
         if seen == at.warm_up:
             move_centre(inputs[i])
         rescale_input(at, learning, r, i, change_of_scale(inputs[i]))
-    if seen == at.warm_up:  # nothing is learned yet: the prior has the same weight in every unit
+    if seen == at.warm_up:  # nothing is learned yet: reset the prior to its weight in any unit
         start_factor(learning.factor[r], weight, at.regressors)
 
 
@@ -310,7 +310,7 @@ def move_centre(signal: LearnedOutput | LearnedInput) -> None:
 
 @compiled
 def change_of_scale(signal: LearnedOutput | LearnedInput) -> float:
-    """Power of two by which a signal's scale should change; 1 if it fits."""
+    """Power of two by which a signal's scale should change; 1 if it is close enough."""
     least = 1e-9 * signal.centre
     spread = math.sqrt(max(signal.mean_square, least * least))
     if not (spread > 1e-30 and math.isfinite(spread)):
@@ -364,7 +364,7 @@ def scale_regressor(theta: Floats, prior: Floats, S: Floats, k: int, change: flo
 
 @compiled
 def start_factor(S: Floats, weight: Floats, n: int) -> None:
-    """Set the initial covariance of the parameters: that of their prior."""
+    """Set the initial covariance of the parameters to that of their prior."""
     for i in range(n):
         for j in range(n):
             S[i, j] = 0.0

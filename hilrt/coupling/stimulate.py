@@ -26,8 +26,8 @@ from hilrt.tables.plan import (
 from hilrt.tables.record import Table
 from hilrt.tables.state import DONE, HOLDING, RUNNING, WAITING, StimulusState
 
-#: Segments that may end within one step, or during missed ticks: ramps by a rate may take no time
-#: at all.
+#: Maximum segments that end within one step, or during missed ticks: ramps by a rate may have zero
+#: duration.
 MOST_SEGMENTS = 1000
 
 
@@ -42,9 +42,9 @@ def begin_or_end(
     at, stimulus : record
         Of `Plan.stimuli` and `State.stimuli`.
     now : float
-        When the value sent now acts, s.
+        Time at which the value sent now acts, s.
     begins, ends : bool
-        Values of its conditions, where it has any.
+        Values of its conditions, if any.
     """
     stimulus.turned = 0
     over = now >= at.end - SAME_TIME or (at.end_when >= 0 and ends)
@@ -160,12 +160,12 @@ def expand(
 
 @compiled
 def is_active(stimulus: StimulusState) -> bool:
-    """Whether the stimulus adds to its input, or drives it."""
+    """Whether the stimulus is added to its input, or drives it."""
     return bool(stimulus.phase == RUNNING or stimulus.phase == HOLDING)
 
 
-# Shapes of a stimulus' segments: their values, and their polynomials for the inputs.
-# #
+# Shapes of a stimulus's segments: their values, and their polynomials for the inputs.
+#
 # A segment is a record of `Plan.segments`; its time `tau` counts from its beginning, s.
 
 #: Times that differ by less count as equal, s: session time is in whole nanoseconds.
@@ -180,7 +180,7 @@ def whole(number: float) -> int:
 
 @compiled
 def first_value(segment: SegmentPlan, before: float) -> float:
-    """Start value of a segment, or centre of its swing; `before`: end of the previous one."""
+    """Start value of a segment, or mean of its oscillation; `before`: end of the previous one."""
     return before if math.isnan(segment.begin) else segment.begin
 
 
@@ -255,7 +255,7 @@ def point_value(segment: SegmentPlan, points: Table[StimulusPoint], tau: float) 
 
 @compiled
 def cycles(segment: SegmentPlan, tau: float) -> float:
-    """Phase of a swinging shape in cycles, without whole ones."""
+    """Phase of an oscillating shape, as a fraction of a cycle."""
     turned = segment.frequency * tau
     if segment.kind == CHIRP and segment.logarithmic:
         turned = segment.frequency * (math.exp(segment.sweep * tau) - 1.0) / segment.sweep
@@ -286,7 +286,7 @@ def fill_polynomial(
     """Taylor coefficients of a segment at `tau`, up to `degree`, into `stimulus.polynomial`.
 
     A segment that ends within the next `ahead` [s], or that interpolates between points, becomes
-    the straight line to its value then, so that no slope leads beyond it. `stimulus` is a record of
+    the straight line to its value then, which it does not exceed. `stimulus` is a record of
     `State.stimuli`.
     """
     c, begin = stimulus.polynomial, stimulus.begin
@@ -306,12 +306,14 @@ def fill_polynomial(
     elif shape == RAMP:
         c[1] = (segment.target - begin) / end
     else:
-        fill_swing(segment, stimulus, tau, degree)
+        fill_oscillation(segment, stimulus, tau, degree)
 
 
 @compiled
-def fill_swing(segment: SegmentPlan, stimulus: StimulusState, tau: float, degree: int) -> None:
-    """Derivatives of a sine or a chirp, by the recurrence of the series of sine and cosine.
+def fill_oscillation(
+    segment: SegmentPlan, stimulus: StimulusState, tau: float, degree: int
+) -> None:
+    """Fill derivatives of a sine or a chirp, by the recurrence of the series of sine and cosine.
 
     ``n s_n = sum_j j a_j c_{n-j}`` and ``n c_n = -sum_j j a_j s_{n-j}`` with the series a of the
     phase.
@@ -342,7 +344,7 @@ def fill_swing(segment: SegmentPlan, stimulus: StimulusState, tau: float, degree
 
 
 # Random numbers as functions of a counter: the same on every machine, without state.
-# #
+#
 # splitmix64 (Steele, Lea and Flood 2014), whose n-th number follows from n alone.
 
 _INCREMENT, _FIRST, _SECOND = (

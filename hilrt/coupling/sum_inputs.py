@@ -1,4 +1,4 @@
-"""Stage: adds further contributions to the extrapolated inputs."""
+"""Stage: add further contributions to the extrapolated inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sum_inputs(plan: Plan, state: State, given: StepInput) -> None:
             sum_connections(plan, state, i, u.polynomial)
             for m in range(coefficients):
                 u.polynomial[m] += state.drives[d].own[m]
-            # Nothing is corrected where nothing acts, or otherwise than the session says
+            # Corrections assume that the connections act with the session's gains.
             if state.drives[d].source != CONNECTION or state.drives[d].altered:
                 u.correction = u.offset = 0.0
         u.polynomial[0] = u.polynomial[0] + u.correction + u.offset
@@ -37,7 +37,7 @@ def sum_inputs(plan: Plan, state: State, given: StepInput) -> None:
 
 @stage
 def begin_others(plan: Plan, state: State, i: int, others: Floats) -> None:
-    """Start the sum of input `i` with its constant or stimulus, which belong to no bond."""
+    """Start the sum of input `i` with its constant or stimulus, which are outside any bond."""
     d = plan.inputs[i].drive
     if d < 0:
         others[0] = plan.inputs[i].constant
@@ -70,7 +70,7 @@ def add_contributions(plan: Plan, state: State, given: StepInput) -> None:
 
 
 # Dither: small random polynomials on the inputs, which excite the identification.
-# #
+#
 # The signs come from splitmix64 (Steele, Lea and Flood 2014) of a counter: the same on every
 # machine, without state.
 
@@ -95,8 +95,8 @@ def random_sign(counter: int) -> float:
 def excite(plan: Plan, state: State, given: StepInput) -> None:
     """Add dither to the inputs about now: a pure function of the tick and the running scales.
 
-    Each coefficient has its own random sign, since coefficients that always change together cannot
-    be distinguished; over a step their sum stays within the amplitude.
+    Each coefficient has its own random sign, because coefficients that always change together
+    cannot be distinguished; over a step their sum stays within the amplitude.
     """
     terms, n = plan.model.settings[0].order + 1, len(plan.inputs)
     first = given.session[0].tick * (terms * n) + 1

@@ -1,8 +1,8 @@
-"""True inputs of the step that ended: polynomials through the outputs behind them.
+"""True inputs of the step that ended: polynomials through the outputs that drive them.
 
-An input's true course is ``u = L y + offset`` with the outputs on both sides of the step (docs/
-methods.md, "Model-based correction"). Each connection interpolates at its own order, on the nodes
-s = 1, 0, -1, ... of the normalised time ``s = (t - start)/h``.
+The true input is ``u = L y + offset`` with the outputs at both ends of the step (docs/methods.md,
+"Model-based correction"). Each connection interpolates at its own order, on the nodes s = 1, 0, -1,
+... of the normalised time ``s = (t - start)/h``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def basis_by_degree(order: int, nodes: Floats | None = None) -> tuple[Floats, Fl
 
 @stage
 def start_errors(parts: CorrectionTables) -> None:
-    """True inputs less inputs as sent, as far as past outputs determine the true ones.
+    """Start the true inputs less inputs as sent, with the contributions of past outputs.
 
     Inputs without connection are exact: their error stays zero.
     """
@@ -94,7 +94,7 @@ def start_errors(parts: CorrectionTables) -> None:
 
 @stage
 def finish_errors(parts: CorrectionTables) -> None:
-    """Complete the errors by the contribution of the newest, corrected outputs."""
+    """Add the contribution of the newest, corrected outputs to the errors."""
     connections, settings = parts.connections, parts.settings[0]
     outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples
     for c in range(len(connections)):
@@ -108,7 +108,7 @@ def finish_errors(parts: CorrectionTables) -> None:
 
 @stage
 def mean_error(parts: CorrectionTables, u: int) -> float:
-    """Mean over the step of true input, one degree higher than the one sent, less the latter."""
+    """Mean over the step of the true input, one degree higher than as sent, less the sent one."""
     connections, at, settings = parts.connections, parts.ports[u], parts.settings[0]
     outputs, sent, samples = parts.outputs, parts.inputs[u].sent, parts.session[0].samples
     mean = 0.0

@@ -1,14 +1,14 @@
-"""Assessment of identified interface Jacobians: which outputs may use them.
+"""Assessment of identified interface Jacobians: outputs for which they are used.
 
-A linear loop without outside excitation is not identifiable: a model may predict the next sample to
-nine digits and have a Jacobian of the wrong sign (docs/methods.md, "Model-based correction"). The
-Jacobian of an output is therefore used only while all of these conditions hold:
+A linear loop without external excitation is not identifiable: a model may predict the next sample
+to nine digits and have a Jacobian of the wrong sign (docs/methods.md, "Model-based correction").
+The Jacobian of an output is therefore used only while all of these conditions hold:
 
-* *excited*: along the input errors to be corrected, it rests on data and not on the prior;
-* *sure*: the standard deviation of the correction is small against the correction;
-* *proven*: where inputs moved in a way that the rest of the model did not predict, the output's
-response was closer to the Jacobian times that motion than to zero, the assumption of plain
-extrapolation;
+* *excited*: along the input errors to be corrected, it is determined by data and not by the prior;
+* *sure*: the standard deviation of the correction is small relative to the correction;
+* *proven*: if inputs moved in a way that the rest of the model did not predict, the output's
+  response was closer to the Jacobian times that motion than to zero, the assumption of plain
+  extrapolation;
 * *quiet*: the correction removes more than the noise of the other outputs adds.
 """
 
@@ -64,7 +64,7 @@ _TEXTS = {
 # Compiled code does not support enumerations.
 USED, LEARNING, UNEXCITED, UNSURE, UNPROVEN, NOISY = (int(reason) for reason in Reason)
 
-#: Prediction errors that reveal a jump of the parameters, in samples.
+#: Number of newest prediction errors that are tested for a jump of the parameters.
 _NEWEST = 4
 
 
@@ -78,9 +78,9 @@ class Limits:
     loosened : float
         A Jacobian in use is abandoned when it exceeds a limit by this factor.
     window : int
-        Samples over which all means are computed.
+        Number of samples over which all means are computed.
     hold : int
-        Consecutive samples that must pass before a Jacobian is used.
+        Number of consecutive samples that must pass before a Jacobian is used.
     """
 
     prior_limit: float = 0.02
@@ -99,7 +99,7 @@ class Limits:
 def judge(
     settings: ModelSettings, at: Regression, learning: Learning, work: Workspace, r: int
 ) -> bool:
-    """Process one learned sample, and decide again which outputs' Jacobians are used.
+    """Process one learned sample, and decide for which outputs the Jacobian is used.
 
     The input errors are the inputs' `error`, their noise is `noise`.
 
@@ -117,9 +117,9 @@ def judge(
             mismatch[row, m, u] = inputs[u].error[m]
     sum_motion(at, memory, inputs, mismatch, work)
     for i in range(at.first_output, at.first_output + at.outputs):
-        note_errors(at, learning, work.innovation, r, i, row)
+        record_errors(at, learning, work.innovation, r, i, row)
         objection = first_objection(settings, at, learning, work.products, r, i)
-        if memory.judged < waits:  # the first errors only show that the rest was not learned yet
+        if memory.judged < waits:  # the first errors are due to parameters not yet learned
             objection = USED if memory.given else LEARNING
         settle(outputs[i], objection, settings.hold)
     if memory.judged < waits or not has_jumped(at, outputs, learning.errors, row):
@@ -161,7 +161,7 @@ def sum_motion(
 
 
 @compiled
-def note_errors(
+def record_errors(
     at: Regression, learning: Learning, innovation: Floats, r: int, i: int, row: int
 ) -> None:
     """Prediction error of output `i`, with and without the response to the innovation."""
@@ -180,16 +180,16 @@ def first_objection(
     """First reason not to use the Jacobian of output `i`."""
     out, memory = learning.outputs[i], learning.regressions[r]
     errors, errors_without = learning.errors, learning.errors_without
-    # From here on, mean squares are sums over the window.
+    # Below, mean squares are sums over the window.
     square = without = 0.0
     for w in range(settings.window):
         square += errors[w, i] * errors[w, i]
         without += errors_without[w, i] * errors_without[w, i]
     theta, y, unit = learning.parameters[r], i - at.first_output, out.scale * out.scale
     correction = unit * square_of_correction(at, theta, products, y)
-    put_in = settings.window * (unit * square_of_noise(at, theta, learning.inputs, y))
+    added_noise = settings.window * (unit * square_of_noise(at, theta, learning.inputs, y))
     out.variance = square / settings.window * memory.spread
-    # A given Jacobian is contradicted only by errors larger than those due to the prior.
+    # A given Jacobian is only rejected for errors larger than those due to the prior.
     weight = 0.0 if memory.given else at.weight
     pull = 1e-6 * out.scale if memory.given else 0.0
     explained = 1.0 if memory.given else settings.unexplained_limit
@@ -200,7 +200,7 @@ def first_objection(
         return UNSURE
     if square > explained * loosened * without + settings.window * (pull * pull):
         return UNPROVEN
-    if put_in > settings.noise_limit * loosened * correction:
+    if added_noise > settings.noise_limit * loosened * correction:
         return NOISY
     return USED
 
@@ -217,18 +217,18 @@ def square_of_correction(at: Regression, theta: Floats, products: Floats, y: int
 
 @compiled
 def square_of_noise(at: Regression, theta: Floats, inputs: Table[LearnedInput], y: int) -> float:
-    """Square of the scaled noise that a step's correction adds to the output `y`."""
-    first, put_in = at.regressors - at.inputs, 0.0
+    """Square of the scaled noise that the correction of a step adds to the output `y`."""
+    first, added_noise = at.regressors - at.inputs, 0.0
     for j in range(at.inputs):
         u = inputs[at.first_input + j]
         part = u.noise / u.scale * theta[first + j, y]
-        put_in += part * part
-    return put_in
+        added_noise += part * part
+    return added_noise
 
 
 @compiled
 def settle(out: LearnedOutput, objection: int, hold: int) -> None:
-    """Apply an objection at once; withdraw it after `hold` samples."""
+    """Apply an objection at once; clear it after `hold` samples without one."""
     out.passed = out.passed + 1 if objection == USED else 0
     if objection != USED or out.reason == USED or out.passed >= hold:
         out.reason = objection
@@ -264,14 +264,14 @@ def has_jumped(at: Regression, outputs: Table[LearnedOutput], errors: Floats, ro
     return False
 
 
-# Independent evidence about a bond's correction.
-# #
-# A given D, a solver's Jacobian and a μ are statements about a subsystem. If the subsystem can be
-# probed, the effort's response to the inputs is known independently of them, and so is the right
+# Independent verification of a bond's correction.
+#
+# A given D, a solver's Jacobian and a μ are claims about a subsystem. If the subsystem can be
+# probed, the effort's response to the inputs is known independently, and so is the required
 # correction at every tick.
 
-#: Share of an entry of a Jacobian by which it may differ from the independent one; and share of the
-#: largest change of its output, by any input, below which a difference is due to the trial.
+#: Permitted difference of an entry of a Jacobian from the independent one, relative to the latter;
+#: and relative to the largest change of its output by any input, because trials are inexact.
 TOLERANCE: Final = 0.2
 SMALL: Final = 0.01
 

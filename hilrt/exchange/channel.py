@@ -30,9 +30,9 @@ class Channel:
     inputs : slice
         Slice of the session's inputs.
     sent : ndarray, shape (order + 1, n_inputs)
-        View of the polynomials that leave the master.
+        View of the polynomials that the master sends.
     catches_up : bool
-        The subsystem makes up for missed intervals one by one, each with its own step length.
+        Whether the subsystem makes up for missed intervals one by one, each with its own length.
 
     Attributes
     ----------
@@ -68,17 +68,17 @@ class Channel:
         self._table.pending_end_ns[self.s] = self.pending.end_ns
 
     def send_pending(self) -> None:
-        """Send a solver that catches up its next interval if it has answered the previous one."""
+        """Send a solver that catches up its next interval once the previous one is complete."""
         if self.pending is None or not self.pending.waiting or self._table.busy[self.s]:
             return
         interval, settings = self.pending.waiting.popleft(), self.pending.settings
         while settings and settings[0].t < interval.t + SAME_TIME:
             self.link.set_parameter(settings[0].name, settings.popleft().value)
         self.link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
-        self._owe(interval.end_ns)
+        self._expect_reply(interval.end_ns)
 
     def set_parameter(self, t: float, name: str, value: float) -> str:
-        """Change a parameter from `t` [s] on; return why it is refused, or an empty text.
+        """Change a parameter from `t` [s] on; return why it is refused, or an empty string.
 
         A solver that is behind receives the change after its intervals before `t`.
         """
@@ -102,7 +102,7 @@ class Channel:
     def go_back(self, tick: int, t_ns: int, length_ns: int) -> None:
         """Make the subsystem end its last step at `t_ns` instead, after `length_ns`."""
         self.inbox.discard()
-        self._owe(t_ns)
+        self._expect_reply(t_ns)
         if self.pending is not None:
             self.pending.end_ns = self._table.pending_end_ns[self.s] = t_ns
         assert self.link.rewinds is not None
@@ -111,7 +111,7 @@ class Channel:
     def repeat(self, t_ns: int, h: float, coefficients: Floats) -> None:
         """Repeat the subsystem's last step, of `h` [s] to `t_ns`, with other inputs."""
         self.inbox.discard()
-        self._owe(t_ns)
+        self._expect_reply(t_ns)
         assert self.link.repeats is not None
         self.link.repeats.repeat(h, coefficients)
         self.link.receive()
@@ -122,7 +122,7 @@ class Channel:
         return self.link.returns is not None and self.link.returns.returned
 
     def restart(self, t0_ns: int, u0: Floats) -> None:
-        """Restart a subsystem that reconnected at `t0_ns`; it counts as late until it answers."""
+        """Restart a subsystem that reconnected at `t0_ns`; it counts as late until it replies."""
         assert self.link.returns is not None
         self.link.returns.initialize_again(t0_ns / 1e9, u0)
         self._table.rows["restarting"][self.s] = 1
@@ -132,10 +132,10 @@ class Channel:
                 self.link.set_parameter(name, value)
             self.pending.restart(t0_ns)
             self._table.pending_end_ns[self.s] = t0_ns
-        self._owe(t0_ns)
+        self._expect_reply(t0_ns)
 
-    def _owe(self, end_ns: int) -> None:
-        """Note that the subsystem owes an answer for an interval."""
+    def _expect_reply(self, end_ns: int) -> None:
+        """Record that the subsystem has to reply for an interval."""
         self._table.busy[self.s], self._table.answer_ns[self.s] = 1, end_ns
 
 
@@ -150,7 +150,7 @@ class Interval(NamedTuple):
 
 
 class ParameterChange(NamedTuple):
-    """A parameter change, from `t` [s] on, of a solver that is behind."""
+    """A parameter change from `t` [s] on, for a solver that is behind."""
 
     t: float
     name: str
@@ -160,9 +160,9 @@ class ParameterChange(NamedTuple):
 class PendingIntervals:
     """Intervals not yet sent to a late solver, for ``late.steps = "catch_up"``.
 
-    Every interval keeps its own length and input polynomial: the solver makes the same steps, only
-    later. Ticks that the master itself skipped have no polynomial of their own; they use the
-    current one, in steps of the same length.
+    Every interval keeps its own length and input polynomial, so that the solver makes the same
+    steps, only later. Ticks that the master skipped use the current polynomial, in steps of the
+    same length.
 
     Attributes
     ----------

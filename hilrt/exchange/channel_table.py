@@ -34,7 +34,7 @@ def update_channels(
     Returns
     -------
     regular : int
-        1 if every subsystem is due, has answered and has reached the point.
+        1 if every subsystem is due, has replied and has reached the point.
     lost : int
         First subsystem that exceeded its limit of consecutive missed ticks; -1 if none.
     """
@@ -60,7 +60,7 @@ def update_channels(
                 channel.age = 0.0
             given.busy = channel.busy
             missing = due and channel.busy != 0
-            # An answer that arrived after its tick belongs to an earlier point.
+            # A reply that arrived after its tick belongs to an earlier point.
             late = due and (missing or channel.newest != t)
         if not due or (channel.physical == 0 and (late or given.rejoined != 0)):
             regular = 0
@@ -80,18 +80,18 @@ def update_channels(
 
 @compiled
 def note_dispatch(
-    channels: Table[ChannelRow], leaving: Table[SubsystemState], t_ns: int, h_ns: int
+    channels: Table[ChannelRow], outgoing: Table[SubsystemState], t_ns: int, h_ns: int
 ) -> None:
-    """Note that solvers have to answer for the macro step ``[t_ns, t_ns + h_ns]``."""
+    """Record that solvers have to reply for the macro step ``[t_ns, t_ns + h_ns]``."""
     for s in range(len(channels)):
         channel = channels[s]
-        if leaving[s].dispatch != 0 and channel.physical == 0 and channel.catches_up == 0:
+        if outgoing[s].dispatch != 0 and channel.physical == 0 and channel.catches_up == 0:
             channel.busy, channel.answer_ns = 1, t_ns + channel.every * h_ns
 
 
 @compiled
-def first_owing(channels: Table[ChannelRow], t_ns: int) -> int:
-    """First solver without an answer for an interval that ends by `t_ns`; -1 if none."""
+def first_outstanding(channels: Table[ChannelRow], t_ns: int) -> int:
+    """First solver without a reply for an interval that ends by `t_ns`; -1 if none."""
     for s in range(len(channels)):
         channel = channels[s]
         if channel.busy != 0 and channel.answered == 0 and channel.answer_ns <= t_ns:
@@ -108,13 +108,13 @@ class ChannelTable:
         As in `ChannelRow`.
     step : float
         Base macro step, s.
-    leaving : table, n records
+    outgoing : table, n records
         Subsystem records in `State`.
 
     Attributes
     ----------
     rows : table, n records of `ChannelRow`
-    note_dispatch, first_owing : callable
+    note_dispatch, first_outstanding : callable
         The functions of these names, bound to this table.
     """
 
@@ -125,7 +125,7 @@ class ChannelTable:
         catches_up: Sequence[bool],
         max_misses: Sequence[int],
         step: float,
-        leaving: Table[SubsystemState],
+        outgoing: Table[SubsystemState],
     ) -> None:
         self.rows = table(ChannelRow, len(every))
         self.rows["every"], self.rows["physical"] = every, physical
@@ -137,8 +137,8 @@ class ChannelTable:
         self.newest, self.age = self.rows["newest"], self.rows["age"]
         self.compute_us, self.wire_us = self.rows["compute_us"], self.rows["wire_us"]
         self.note_dispatch: Callable[[int, int], None] = functools.partial(
-            entry_point(note_dispatch, self.rows, leaving, 0, 0), self.rows, leaving
+            entry_point(note_dispatch, self.rows, outgoing, 0, 0), self.rows, outgoing
         )
-        self.first_owing: Callable[[int], int] = functools.partial(
-            entry_point(first_owing, self.rows, 0), self.rows
+        self.first_outstanding: Callable[[int], int] = functools.partial(
+            entry_point(first_outstanding, self.rows, 0), self.rows
         )

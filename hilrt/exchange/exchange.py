@@ -1,10 +1,10 @@
 """The exchange: the cut at the tick, and the fan-out of inputs.
 
-Connections put samples into their subsystem's inbox as they arrive. One compiled cut per tick makes
+Connections put samples into their subsystem's inbox as they arrive. One compiled cut per tick fills
 the step input from them (`hilrt.exchange.inbox`). In real time the master waits for no subsystem:
 `receive_early` receives messages while the master sleeps, `cut` uses all samples that have arrived,
 and a `Channel` sends the inputs to one subsystem. As fast as possible, `collect` waits, with a
-timeout, until every stepped solver that is due has answered.
+timeout, until every stepped solver that is due has replied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from hilrt.errors import ConfigError
 from hilrt.exchange.channel import Channel
 from hilrt.exchange.channel_table import ChannelTable
-from hilrt.exchange.inbox import CalculatedAnswers, Inboxes
+from hilrt.exchange.inbox import Inboxes, WaitingChannels
 from hilrt.exchange.reports import MissedSamples, Reports
 from hilrt.exchange.waiter import Waiter
 from hilrt.link import Carrier, Link
@@ -59,18 +59,18 @@ class Exchange:
     slices : list of (slice, slice)
         Outputs and inputs of each subsystem.
     sent : ndarray, shape (order + 1, nu)
-        View of the polynomials that have left; Taylor coefficients.
+        View of the polynomials that were sent; Taylor coefficients.
     reports : Reports
-        Messages of the subsystems for people.
+        Messages of the subsystems for users.
     times_of : callable
-        Times of a remote solver's answers, by its number.
+        Response times of a remote solver, by its number.
     age, compute_us, wire_us : ndarray, shape (n,)
         Fields of `channels`.
     rest_ns : int
         `StepInput.rest` of the next cut, ns.
     ended : dict of str
         Subsystems whose simulation has ended with the sample in this cut, with the reason.
-    calculated : CalculatedAnswers
+    calculated : WaitingChannels
         Available after `keep_states`.
     """
 
@@ -90,8 +90,8 @@ class Exchange:
         catches_up = [own and not link.physical for own, link in zip(late, links, strict=True)]
         physical = [link.physical for link in links]
         every = [int(every) for every in network.every]
-        leaving = numerics.state.subsystems
-        self._table = ChannelTable(every, physical, catches_up, max_misses, step, leaving)
+        outgoing = numerics.state.subsystems
+        self._table = ChannelTable(every, physical, catches_up, max_misses, step, outgoing)
         self.channels = self._table.rows
         self.channels["calculated"] = numerics.plan.subsystems["calculated"]
         slices = self.slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
@@ -139,7 +139,7 @@ class Exchange:
         self._next_ns = 0
         self.rest_ns = 0
         self.ended: dict[str, str] = {}
-        self.calculated: CalculatedAnswers
+        self.calculated: WaitingChannels
 
     def start(self, samples: Sequence[Sample]) -> None:
         """Use the initialized samples as those of tick 0."""
@@ -235,7 +235,7 @@ class Exchange:
         return messages
 
     def receive_reports(self) -> None:
-        """Receive messages of remote subsystems, however long that takes."""
+        """Receive all messages of remote subsystems, without a time limit."""
         if self._carrier is not None:
             self._carrier.drain()
 
@@ -294,11 +294,11 @@ class Exchange:
 
     @property
     def behind(self) -> bool:
-        """Whether intervals wait for a solver's answer to the previous one."""
+        """Whether intervals wait for a solver's reply to the previous one."""
         return any(c.pending is not None and c.pending.waiting for c in self._catching_up)
 
     async def catch_up(self, until_ns: int) -> None:
-        """Send waiting intervals to solvers that are `behind`, as fast as they answer.
+        """Send waiting intervals to solvers that are `behind`, as fast as they reply.
 
         Runs while the master sleeps, until the monotonic clock reads `until_ns`.
         """
@@ -317,7 +317,7 @@ class Exchange:
             waiter.close()
 
     def send_on(self) -> None:
-        """Accept samples, and send each solver that has answered its next interval."""
+        """Accept samples, and send each solver that has replied its next interval."""
         self._receive(None)
         for channel in self._polled:
             channel.link.receive()
@@ -325,7 +325,7 @@ class Exchange:
         self._send_pending()
 
     def _send_pending(self) -> None:
-        """Send each solver that catches up its next interval if the previous one is answered."""
+        """Send each solver that catches up its next interval once the previous one is complete."""
         for channel in self._catching_up:
             channel.send_pending()
         if self._catching_up:
@@ -352,9 +352,9 @@ class Exchange:
     # --- as fast as possible ------------------------------------------------------------------
 
     def answered(self, t_ns: int) -> bool:
-        """Poll, and return whether every stepped solver due by `t_ns` has answered."""
+        """Poll, and return whether every stepped solver due by `t_ns` has replied."""
         self._receive(None)
-        while (s := self._table.first_owing(t_ns)) >= 0:
+        while (s := self._table.first_outstanding(t_ns)) >= 0:
             channel = self._channels[s]
             if channel.link.carrier is not None:
                 return False
@@ -372,8 +372,8 @@ class Exchange:
         deadline = monotonic_ns() + int(timeout * 1e9)
         while not self.answered(t_ns) and not stopping():
             if monotonic_ns() > deadline:
-                owing = self._table.first_owing(t_ns)
-                raise self._missed.no_answer(owing, t_ns, timeout)
+                missing = self._table.first_outstanding(t_ns)
+                raise self._missed.no_answer(missing, t_ns, timeout)
             if self._waiter is None:
                 fds = (link.fileno() for link in self.links)
                 present = (fd for fd in fds if fd is not None)
@@ -382,7 +382,7 @@ class Exchange:
             await self._waiter.wait(lambda: not self.answered(t_ns))
 
     def reported_event(self) -> float | None:
-        """Session time [s] of the first discontinuity in the answers waiting for the next cut.
+        """Session time [s] of the first discontinuity in samples that wait for the next cut.
 
         Considers only subsystems that can go back to it.
         """
@@ -390,9 +390,9 @@ class Exchange:
         return first if np.isfinite(first) else None
 
     def send_back(self, t_ns: int) -> None:
-        """Make all subsystems that can go back end the answered step at `t_ns` instead.
+        """Make all subsystems that can go back end their last step at `t_ns` instead.
 
-        The answers of the others wait for the point that they have stepped to.
+        The samples of the others wait for the point to which they have stepped.
         """
         length_ns = t_ns - round(float(self.given.session["t"][0]) * 1e9)
         for s in np.flatnonzero(self._goes_back & (self._table.answered != 0)).tolist():
@@ -415,10 +415,10 @@ class Exchange:
         for link in self.links:
             if link.rewinds is not None:
                 link.rewinds.keep_states()
-        self.calculated = CalculatedAnswers(self.numerics.plan, self.numerics.state)
+        self.calculated = WaitingChannels(self.numerics.plan, self.numerics.state)
 
-    def answers(self, t: float) -> Floats:
-        """Outputs waiting for the next cut, at `t` [s], with calculated channels, shape (ny,)."""
+    def waiting_outputs(self, t: float) -> Floats:
+        """Outputs that wait for the next cut, at `t` [s], with calculated channels, shape (ny,)."""
         y = self._inboxes.waiting()
         self.calculated.fill(y, t)
         return y

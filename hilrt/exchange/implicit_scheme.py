@@ -36,7 +36,7 @@ SHARE_OF_TOLERANCE: Final = 1e-3
 MAX_CORRECTIONS: Final = 12
 #: Perturbation of an input for finite differences, relative to its largest value.
 PERTURBATION: Final = 1e-6
-#: A Jacobian from an earlier step is computed anew if it needed more iterations than this.
+#: A Jacobian from an earlier step is recomputed after this number of iterations.
 MAX_WITH_OLD_JACOBIAN: Final = 3
 
 
@@ -165,7 +165,7 @@ class ImplicitScheme:
     def _independent(self) -> Iterator[tuple[int, list[tuple[int, slice]]]]:
         """Inputs that may be perturbed in one trial, by subsystem, with the outputs that respond.
 
-        One input of each independent part: a member's response does not involve another's.
+        One input of each independent part, for example of each member of a group.
         """
         coupled = set(self._coupled.tolist())
         for s in range(len(self._exchange.links)):
@@ -199,7 +199,7 @@ class ImplicitScheme:
         predicted: Floats = powers @ sent
         carried = state.connections["polynomial"][:, : len(powers)] @ powers
         other = predicted - self._sum(state, carried)
-        u, y = predicted.copy(), self._exchange.answers(t)
+        u, y = predicted.copy(), self._exchange.waiting_outputs(t)
         first = Corrected(y)
         key, old = (h, changes.tobytes()), self._jacobian
         jacobian = None if old is None or old[0] != key else old[1]
@@ -217,7 +217,7 @@ class ImplicitScheme:
             u[self._coupled] -= np.linalg.solve(jacobian, residual)
             self._exchange.repeat(point.t_ns, h, sent + changes * (u - predicted))
             self._counts.corrections += 1
-            y = self._exchange.answers(t)
+            y = self._exchange.waiting_outputs(t)
         worst = self._coupled[np.argmax(np.abs(residual))]
         return first._replace(unsettled=self._numerics.network.inputs.names[worst])
 
@@ -265,16 +265,16 @@ class ImplicitScheme:
                 columns = [i for i, _ in together]
                 moved[columns] += by[columns]
                 tried = self._exchange.tried(s, h, (sent + changes * moved)[:, inputs])
-            for i, answering in together:
+            for i, responding in together:
                 after = y.copy()
                 if model is None:
-                    own = slice(answering.start - outputs.start, answering.stop - outputs.start)
-                    after[answering] = tried[own]
+                    own = slice(responding.start - outputs.start, responding.stop - outputs.start)
+                    after[responding] = tried[own]
                 else:
                     once, twice = integrals(changes[:, i], h)
                     B, D = model.B[:, i - inputs.start], model.D[:, i - inputs.start]
-                    answer = D + model.C @ (once * B + twice * (model.A @ B))
-                    after[outputs] += answer * by[i]
+                    response = D + model.C @ (once * B + twice * (model.A @ B))
+                    after[outputs] += response * by[i]
                 self._exchange.calculated.fill(after, t)
                 through[:, i] = self._sum(state, ((after - y) / by[i])[self._source])
         coupled = np.ix_(self._coupled, self._coupled)

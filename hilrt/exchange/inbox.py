@@ -1,9 +1,9 @@
-"""Inboxes: where connections put samples, and the compiled cut, the only writer of `StepInput`.
+"""Inboxes of arriving samples, and the compiled cut, the only writer of `StepInput`.
 
-A connection puts decoded samples into the rows of its subsystem as they arrive and decides nothing.
-A solver's answer, with the end of its interval in `CHANNELS.answer_ns`, waits for the cut at or
-after that end. A bench's samples are merged signal by signal: each signal keeps the newest value
-whose time of validity is known. Once per tick, `cut` decides which samples count.
+A connection only puts decoded samples into the rows of its subsystem as they arrive. A solver's
+sample, with the end of its interval in `CHANNELS.answer_ns`, waits for the cut at or after that
+end. A bench's samples are merged signal by signal: each signal keeps the newest value whose time of
+validity is known. Once per tick, `cut` decides which samples are used.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hilrt.tables.record import Table, as_bytes, numbers, table
 from hilrt.tables.state import State
 from hilrt.timing.histogram import BINS
 
-#: Fields of `InboxRow` that are 0 where nothing waits.
+#: Fields of `InboxRow` that are 0 if no sample waits.
 WAITING: Final = (
     *("samples", "has_middle", "derivatives", "has_realised", "event", "clock_known", "timed"),
 )
-#: Fields of `InboxRow` of an answer from another process.
+#: Fields of `InboxRow` for samples from another process.
 TIMED: Final = ("round_trip_us", "way_us")
 #: Parts of a sample: times of validity, outputs within the step, measured inputs, uncertainty.
 TIMES, INSIDE, REALISED, CLOCK = (1 << k for k in range(4))
@@ -42,7 +42,7 @@ TIMES, INSIDE, REALISED, CLOCK = (1 << k for k in range(4))
 def cut(
     inboxes: InboxTables, given: StepInput, tick: int, t_ns: int, elapsed_ns: int, rest_ns: int
 ) -> int:
-    """Make the step input of a communication point.
+    """Fill the step input of a communication point.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def accept(inboxes: InboxTables, given: StepInput, t_ns: int) -> None:
         _begin(inboxes, given)
     for s in range(len(inboxes.channels)):
         channel, inbox, row = inboxes.channels[s], inboxes.subsystems[s], given.subsystems[s]
-        # The answer to a longer step waits for the step's end.
+        # The sample of a longer step waits for the step's end.
         if channel.answered == 0 or (channel.physical == 0 and channel.answer_ns > t_ns):
             continue
         end = channel.answer_ns / 1e9
@@ -124,7 +124,7 @@ def _begin(inboxes: InboxTables, given: StepInput) -> None:
 
 @compiled
 def _note_times(inboxes: InboxTables, row: GivenSubsystem, s: int) -> None:
-    """Count an accepted answer and its times; note whether subsystem `s` has returned with it."""
+    """Count an accepted sample and its times; record whether it readmits subsystem `s`."""
     channel, inbox, exchange = inboxes.channels[s], inboxes.subsystems[s], inboxes.exchange[0]
     exchange.taken += inbox.samples
     channel.compute_us = inbox.compute_us
@@ -157,7 +157,7 @@ def put(
         The first rows of its `arriving` and `measured` hold the sample.
     s : int
     parts : int
-        Sum of `TIMES`, `INSIDE`, `REALISED` and `CLOCK`: what the sample has.
+        Sum of `TIMES`, `INSIDE`, `REALISED` and `CLOCK`: parts that the sample has.
     derivatives : int
         Number of time derivatives that it has.
     t_arrived, compute_us : float
@@ -165,7 +165,7 @@ def put(
     event_t : float
         Session time of a discontinuity, s; NaN without one.
     uncertainty : float
-        Of a bench's clock, s; used with `CLOCK`.
+        Uncertainty of a bench's clock, s; used with `CLOCK`.
     """
     channel, inbox = inboxes.channels[s], inboxes.subsystems[s]
     begin, n = inbox.outputs_begin, inbox.outputs_end - inbox.outputs_begin
@@ -208,9 +208,10 @@ def put(
 def _note_validity(
     inboxes: InboxTables, s: int, parts: int, t_arrived: float, uncertainty: float
 ) -> float:
-    """Note when a bench's newest value is valid, and its clock's error; return the latest time.
+    """Store when a bench's newest value is valid, and its clock's error.
 
-    Times of validity are limited to it where the clock's uncertainty does not explain them.
+    Return the upper limit of times of validity: finite if they are further ahead of the arrival
+    than the clock's uncertainty explains.
     """
     inbox, latest, ahead = inboxes.subsystems[s], math.inf, 0.0
     known = uncertainty if parts & CLOCK != 0 else 0.0
@@ -398,11 +399,11 @@ class Inboxes:
         return int(self._exchange["taken"][0])
 
     def wait_from(self, t: float) -> None:
-        """Note that the master waits for answers from `t` on, session time in s."""
+        """Record that the master waits for samples from `t` on, session time in s."""
         self._exchange["waits_from"] = t
 
     def times_of(self, s: int) -> PeerTimes:
-        """Times of the answers of subsystem number `s`."""
+        """Response times of subsystem number `s`."""
         return peer_times(self._tables.counts[s], self._tables.longest_ns[s])
 
     def new_ends(self) -> dict[str, str]:
@@ -424,8 +425,8 @@ class Inboxes:
         return float(rows["event_t"][reported].min(initial=math.inf))
 
 
-class CalculatedAnswers:
-    """Calculated channels of waiting samples, computed as by the next cut but without effect.
+class WaitingChannels:
+    """Calculated channels for waiting samples, computed in advance without changing the state.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Jacobians for corrections of outputs: computed before a session starts, and renewed."""
+"""Jacobians for corrections of outputs: computed before a session starts, and renewed later."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def find_feedthrough(
     if sum(shape) > MAX_FEEDTHROUGH:
         raise ConfigError(
             f"[[bonds]] method = 'feedthrough': the session has {sum(shape)} coupling variables, "
-            f"this correction allows at most {MAX_FEEDTHROUGH}; correct the bonds by energy instead"
+            f"this correction allows at most {MAX_FEEDTHROUGH}; use method = 'energy' instead"
         )
     D = np.zeros(shape)
     for s in sorted(efforts):
@@ -100,7 +100,7 @@ async def _feedthrough_of(
     if options is not None and options.gives and options.D is not None:
         return _matrix(options.D, shape, f"{where} D")
     source = "probe" if options is None or options.source != "solver" else "solver"
-    # Shorter than any time constant of the solvers, however long the session's step is.
+    # Shorter than any time constant of the solvers, also with a long session step.
     instant = min(INSTANT * tables.master.step, 0.1 * INSTANT_S)
     gamma = await link.probes.jacobian(source, 0.0, instant, 0, u0)
     if gamma is None:
@@ -214,11 +214,11 @@ def _shape(network: Network, s: int) -> tuple[int, int]:
     return rows.stop - rows.start, columns.stop - columns.start
 
 
-# Jacobians renewed while a session runs, when they no longer predict.
+# Renewal of Jacobians while a session runs.
 
 
 class JacobianRenewal:
-    """Keeps Jacobians while they predict, and renews them when they no longer do.
+    """Tests the predictions of Jacobians, and renews those that fail.
 
     Runs between two steps, as fast as possible.
 
@@ -226,8 +226,8 @@ class JacobianRenewal:
     itself: the response of the outputs to a change of the inputs is compared with the one that Γ
     predicts. Each input is changed alone, in proportion to its running scale, because the response
     to a stiff input would hide the others. A response that contradicts Γ is measured up to
-    `ANSWERS` times and counts only beyond the scatter of these measurements: a noisy solver whose
-    saved state does not contain its random generator triggers no renewal.
+    `TRIALS` times, and only a deviation beyond the scatter of these measurements counts: a noisy
+    solver whose saved state does not contain its random generator triggers no renewal.
 
     Parameters
     ----------
@@ -243,10 +243,10 @@ class JacobianRenewal:
     """
 
     #: Measurements of a response. With five, noise alone contradicted about one in a thousand.
-    ANSWERS = 9
-    #: Share of the response to an input by which the prediction may be off.
+    TRIALS = 9
+    #: Permitted error of a prediction, as a share of the response to the input.
     TOLERANCE = 0.02
-    #: A response below this share of the outputs is rounding.
+    #: Responses below this share of the outputs are rounding errors.
     ROUNDING = 1e-9
 
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
@@ -278,7 +278,7 @@ class JacobianRenewal:
         return [s for s, every in self._every.items() if tick and tick % every == 0]
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Check the Jacobians that are due, renew them where needed, and return `point`."""
+        """Check the Jacobians that are due, renew them if necessary, and return `point`."""
         await self.renew(point.tick, point.t_ns / 1e9)
         return point
 
@@ -312,18 +312,18 @@ class JacobianRenewal:
             alone = np.where(np.arange(len(sizes)) == i, sizes, 0.0)
             direction = dither(tick, alone, self._order)
             predicted = np.einsum("mij,mj->i", self._known[:, rows, columns], direction)
-            answers: list[Floats] = []
-            while len(answers) < self.ANSWERS:
-                answer = await self.links[s].probes.response(t, self._h, inputs, direction)
-                if answer is None:
+            responses: list[Floats] = []
+            while len(responses) < self.TRIALS:
+                response = await self.links[s].probes.response(t, self._h, inputs, direction)
+                if response is None:
                     return False
-                answers.append(answer)
-                differ = np.ptp(answers, axis=0)  # noise: scatter of repeated trials
-                wrong = np.abs(np.mean(answers, axis=0) - predicted) - differ
-                right = wrong <= self.TOLERANCE * np.abs(answer).max() + least
+                responses.append(response)
+                differ = np.ptp(responses, axis=0)  # noise: scatter of repeated trials
+                wrong = np.abs(np.mean(responses, axis=0) - predicted) - differ
+                right = wrong <= self.TOLERANCE * np.abs(response).max() + least
                 if right[self._correctable[rows]].all():
                     break
-                if len(answers) == 2 and not differ.any():
+                if len(responses) == 2 and not differ.any():
                     return False
             else:
                 return False

@@ -64,7 +64,7 @@ def newton_terms(outputs: Table[OutputState], j: Ints) -> Floats:
 
 
 class LocalErrors:
-    """Estimator of the error of a step that all subsystems have made.
+    """Estimator of the error of a step that all subsystems have completed.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class LocalErrors:
         predicted : ndarray, shape (ny,), or None
             Outputs of the predictor, if a corrector has repeated the step.
         """
-        h, y = point.elapsed_ns / 1e9, self._exchange.answers(point.t_ns / 1e9)
+        h, y = point.elapsed_ns / 1e9, self._exchange.waiting_outputs(point.t_ns / 1e9)
         degree, known, counts = self._degrees(state, len(sent) - 1)
         if not counts.any():
             return NO_ESTIMATE
@@ -148,7 +148,7 @@ class LocalErrors:
     def other_inputs(
         self, h: float, state: State, highest: int, y: Floats
     ) -> tuple[int, Floats, Floats]:
-        """Terms that distinguish the inputs of the second step from those of the first.
+        """Terms by which the inputs of the second step differ from those of the first.
 
         ExLocal (section 4.1): one more term of Newton's form; one term less while there are too few
         samples; in the first step, with one sample, the line to the resulting outputs. ExMilne

@@ -2,7 +2,7 @@
 
 One pass of the loop is one macro step. Differences between sessions are chosen before the loop
 starts: the `Pace` controls session time, handling of missed ticks, and work between two steps;
-`Observer`s record, show and judge the steps.
+`Observer`s record, display and check the steps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Master:
     progress : Progress
         Progress, shared with the pace.
     stop_requested, fault : str
-        Reason why the loop should end, regularly or by a fault after the stop sequence; else empty.
+        Reason why the loop should end, normally or by a fault after the stop sequence; else empty.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Master:
         self._alarm_level = numerics.state.session["alarm_level"]
 
     def request_stop(self, reason: str) -> None:
-        """Let the loop end at the next communication point (a signal handler may call this)."""
+        """End the loop at the next communication point; may be called by a signal handler."""
         self.stop_requested = self.stop_requested or reason
 
     def request_end(self, fault: str) -> None:
-        """Let the loop end at the next communication point by a fault, after the stop sequence."""
+        """End the loop by a fault at the next communication point, after the stop sequence."""
         self.fault = self.fault or fault
 
     def stopping(self) -> bool:
@@ -76,7 +76,7 @@ class Master:
         """Run from session time 0, which is `epoch_ns` on the clock, to `duration_ns` or beyond.
 
         The run ends at the first communication point at or after its duration. `PeerLost` and any
-        other error is raised to the caller, which brings the benches to safety.
+        other error are raised to the caller, which secures the benches.
         """
         self.pace.begin(epoch_ns, duration_ns)
         end: End | None = None
@@ -115,7 +115,7 @@ class Master:
             point = pace.next_point(point, h_ns)
 
     def _finish(self, t_ns: int) -> End:
-        """End regularly, or by `PeerLost` if a subsystem's own end counts as a fault."""
+        """End normally, or by `PeerLost` if a subsystem's own end counts as a fault."""
         for name, reason in self.exchange.ended.items():
             self.observers.event(t_ns, "info", "ended", name, reason)
         for link in self.exchange.links:
@@ -125,7 +125,7 @@ class Master:
 
     def _note_timing(self, point: CommunicationPoint, marks: TickMarks) -> None:
         missed = self.pace.judge(point, marks)
-        self._missed[0] = missed or self.pace.overran  # ticks that passed raise the flag, too
+        self._missed[0] = missed or self.pace.overran  # skipped ticks raise the flag, too
         self.progress.enter(point.tick, point.t_ns / 1e9, marks, missed, self._late_subsystems)
         if point.elapsed_ns:
             self.progress.count_step(point.elapsed_ns)
@@ -136,7 +136,7 @@ class Master:
         return [names[s] for s in np.flatnonzero(self.numerics.given.subsystems["late"])]
 
     def _slack(self, turn: Turn) -> None:
-        """Do the work that can wait until the inputs are sent."""
+        """Do the work that can wait until the inputs have been sent."""
         t_ns = turn.point.t_ns
         self._assess(t_ns + turn.h_ns)
         self.observers.stepped(turn)
@@ -157,8 +157,8 @@ class Master:
             budget.add(self.pace.now_ns() - begun_ns)
 
     def report_events(self) -> None:
-        """Pass on reports of the subsystems."""
+        """Forward reports of the subsystems to the observers."""
         if self.exchange.reports.any:
             for name, event in self.exchange.reports.take():
-                told = event.level, event.cause, name, event.text, event.value
-                self.observers.event(self.progress.t_ns, *told)
+                fields = event.level, event.cause, name, event.text, event.value
+                self.observers.event(self.progress.t_ns, *fields)

@@ -1,4 +1,4 @@
-"""Times of a remote solver's answers: computing, transmission, waiting."""
+"""Response times of a remote solver: computing, transmission, waiting."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from hilrt.timing.histogram import Distribution, Quantiles
 
 @dataclass(frozen=True)
 class PeerTimes:
-    """Distributions over a session's answers of one solver.
+    """Distributions over all replies of one solver in a session.
 
     Attributes
     ----------
     compute : Distribution
         Time reported by the solver.
     wire : Distribution
-        Transmission: as fast as possible the round trip less the computing time. In real time the
-        way to the solver, by its own clock, as the master does not observe an answer's arrival.
+        Transmission. As fast as possible: the round trip less the computing time. In real time: the
+        way to the solver, by its own clock, because the master does not observe when a reply
+        arrives.
     wait : Distribution
-        Time that the master waited for the answer, as fast as possible; 0 if it was already there.
+        Time that the master waited for the reply, as fast as possible; 0 if it had arrived before.
     """
 
     compute: Distribution
@@ -50,21 +51,21 @@ def count_answer(
     counts: NDArray[np.int64],
     longest_ns: NDArray[np.int64],
 ) -> float:
-    """Count the times of one answer, and return the time on the wire [µs]; NaN if unknown.
+    """Count the times of one reply, and return the time on the wire [µs]; NaN if unknown.
 
     Parameters
     ----------
     compute_us, round_trip_us, way_us : float
         As for `SampleSink.put`.
     waited : float
-        How long the master had waited when it arrived [s]; NaN in real time, where it never waits.
+        How long the master had waited when it arrived [s]; NaN in real time, without waiting.
     counts, longest_ns : ndarray of int, shape (3, BINS), (3,)
-        Of the solver; changed in place.
+        Histograms of the solver; changed in place.
     """
     wire, wait = way_us, waited * 1e6
     if not np.isnan(waited):
         wait = max(0.0, wait)
-        # An answer that was there before the master looked has a round trip of unknown length.
+        # If a reply arrived before the master polled, its round trip is unknown.
         wire = round_trip_us - compute_us if wait > 0.0 else np.nan
     count_us(compute_us, 0, counts, longest_ns)
     count_us(wire, 1, counts, longest_ns)

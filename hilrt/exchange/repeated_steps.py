@@ -83,7 +83,7 @@ class RepeatedSteps:
             return point if self._corrector is None else await self._corrector(point, stopping)
         state, sent = self._state, self._exchange.sent
         while True:
-            found = self._made(point, state, sent)
+            found = self._error_of(point, state, sent)
             now.error, now.scaling = found.error, found.scaling
             if stopping() or not (found.error > 1.0 and (self._repeats or math.isinf(found.error))):
                 break
@@ -106,7 +106,7 @@ class RepeatedSteps:
             self._corrector.accept(point)
         return point
 
-    def _made(self, point: CommunicationPoint, state: State, sent: Floats) -> StepError:
+    def _error_of(self, point: CommunicationPoint, state: State, sent: Floats) -> StepError:
         """Correct the step to `point` if required; return its error, infinite on failure."""
         predicted = None
         if self._corrector is not None:
@@ -125,11 +125,11 @@ class RepeatedSteps:
             If the step already has its minimum length.
         """
         if point.elapsed_ns <= self._minimum_ns:
-            said = f"the error is {failed.error:.3g} times the tolerance of [master.step_control]"
+            text = f"the error is {failed.error:.3g} times the tolerance of [master.step_control]"
             if math.isinf(failed.error):
-                said = "the corrector has not converged"
+                text = "the corrector has not converged"
             raise HilrtError(
-                f"{said} at t = {point.t_ns / 1e9:.9g} s, worst at {failed.worst}, with a step of "
+                f"{text} at t = {point.t_ns / 1e9:.9g} s, worst at {failed.worst}, with a step of "
                 f"{point.elapsed_ns / 1e9:g} s, which is the minimum; raise the tolerance, or "
                 "lower the minimum"
             )
@@ -146,13 +146,13 @@ class RepeatedSteps:
 
 
 # Event points: a discontinuity inside a step becomes a communication point, as fast as possible.
-# #
+#
 # When all solvers have made a step, a solver's sample may report a discontinuity within it. Solvers
-# that can go back then repeat the step with the same inputs, but end it at the discontinuity; there
-# is no iteration. The following step leads back to the grid. In real time no solver goes back.
+# that can go back then repeat the step with the same inputs, but end it at the discontinuity,
+# without iteration. The following step returns to the grid. In real time no solver goes back.
 
-#: Least distance of an event point from its neighbours, as a share of the macro step. A ball
-#: coming to rest has infinitely many impacts.
+#: Smallest distance of an event point from its neighbours, as a share of the macro step: a bouncing
+#: ball that comes to rest has infinitely many impacts.
 LEAST = 0.01
 
 
@@ -164,8 +164,8 @@ class EventPoints:
     exchange : Exchange
         Its links that can go back keep the state before each step from now on.
     plan : Plan
-        Must have a single rate: steps of other rates are under way at an event and cannot end
-        there.
+        Must have a single rate: slower subsystems would be within a step at an event, and cannot
+        end it there.
     timeout : float
         Time allowed for a solver's step, s.
 
@@ -190,14 +190,14 @@ class EventPoints:
     @staticmethod
     def possible(exchange: Exchange, plan: Plan) -> bool:
         """Whether any subsystem can report a discontinuity and go back to it."""
-        tells = any(link.tells_events and link.rewinds is not None for link in exchange.links)
-        return tells and bool((plan.subsystems["every"] == 1).all())
+        able = any(link.tells_events and link.rewinds is not None for link in exchange.links)
+        return able and bool((plan.subsystems["every"] == 1).all())
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Return the next communication point: `point`, or a discontinuity before it.
 
-        All subsystems have answered for `point`; those that can have gone back to the
-        discontinuity.
+        Before the call, all subsystems have stepped to `point`; afterwards those that can have gone
+        back to the discontinuity.
         """
         exchange = self._exchange
         exchange.rest_ns = 0
@@ -209,7 +209,7 @@ class EventPoints:
         rest_ns = point.t_ns - event_ns
         if rest_ns < self._least_ns:
             if self._crossing or rest_ns <= 0:
-                return point  # practically at the end of the step
+                return point  # too close to the end of the step
             rest_ns += self._step_ns
         exchange.send_back(event_ns)
         await exchange.collect(event_ns, self._timeout, stopping)

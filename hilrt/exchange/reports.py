@@ -1,4 +1,4 @@
-"""Messages of subsystems for people, and errors about missing samples."""
+"""Messages of subsystems for users, and errors about missing samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilrt.link import Carrier, Link
 from hilrt.peers.wire import Event
 from hilrt.sequences.bench import STEP
 
-#: Messages returned per call: a subsystem that sends many costs no ticks.
+#: Maximum messages returned per call, so that a subsystem that sends many does not delay ticks.
 REPORTS_AT_ONCE = 20
 
 
@@ -21,7 +21,7 @@ class Reports:
     Parameters
     ----------
     carrier : Carrier or None
-        Lists those that share it, if any do.
+        Connection shared by the remote subsystems; lists those with messages.
     links : sequence of Link
         All links; those that do not share the carrier are polled.
 
@@ -39,11 +39,11 @@ class Reports:
         self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
-        """Up to `MOST` messages since the last call, each with its subsystem."""
+        """Return at most `REPORTS_AT_ONCE` new messages, each with its subsystem."""
         found: list[tuple[str, Event]] = []
         for link in self._local:
             self._take(link.name, link.events or deque(), found)
-        # The order does not depend on the speed of the processes.
+        # Sorted, so that the order does not depend on the speed of the processes.
         for remote in sorted(self._reporting, key=lambda link: link.name):
             self._take(remote.name, remote.events, found)
             if not remote.events:
@@ -82,19 +82,19 @@ class MissedSamples:
         self._links, self._table, self._reports = links, table, reports
 
     def too_many(self, s: int) -> PeerLost:
-        """Error: subsystem `s` has exceeded its limit of consecutive missed ticks."""
+        """Error for a subsystem `s` that has exceeded its limit of consecutive missed ticks."""
         row, name = self._table.rows[s], self._links[s].name
         self._reports.take()
         last = self._reports.last_of(name)
-        said = self._absent(s) or (f"; it reported: {last}" if last else "") + self._dropped(s)
+        why = self._absent(s) or (f"; it reported: {last}" if last else "") + self._dropped(s)
         return PeerLost(
             name,
             f"no sample for {row.misses} ticks (late.max_misses is {row.max_misses}); "
-            f"newest sample is {row.age:.3f} s old{said}",
+            f"newest sample is {row.age:.3f} s old{why}",
         )
 
     def no_answer(self, s: int, t_ns: int, timeout: float) -> PeerLost:
-        """Error: subsystem `s` has not answered the step to `t_ns` within `timeout` [s]."""
+        """Error for a subsystem `s` without a reply to the step to `t_ns` within `timeout` [s]."""
         self._links[s].lost += 1
         why = self._absent(s) or f"{self._dropped(s)}; see its log"
         return PeerLost(

@@ -1,8 +1,8 @@
 """Probing of the subsystems, for the estimate of the coupling's error.
 
 All subsystems are probed before the first tick. As fast as possible, those that can go back are
-probed again during the session: after a switch or on a limit cycle they respond differently than
-about the start, and so do products of signals.
+probed again during the session, because nonlinear systems respond differently away from their
+start, for example after a switch or on a limit cycle.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ async def find_sensitivities(
 ) -> Sensitivities:
     """Probe the responses of the subsystems to their inputs, as far as possible.
 
-    Beyond `MOST_TRIED` coupled outputs no subsystem is probed. Where errors pass through calculated
-    channels that remember earlier samples, the responses of the coupled system are unknown.
+    With more than `MOST_TRIED` coupled outputs no subsystem is probed. If errors pass through
+    calculated channels that depend on earlier samples, the responses of the coupled system are
+    unknown.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ async def find_sensitivities(
     known = (s for s, model in enumerate(models) if model is not None)
     if in_slack and any(links[s].in_slack is None for s in known):
         return found
-    for s in _moving(network, models):
+    for s in _driven(network, models):
         h = float(network.every[s]) * step
         again = await links[s].probes.renewed_model(0.0, h, u0[network.inputs.slices[s]])
         model = models[s]
@@ -91,12 +92,12 @@ class ErringChannels:
     Parameters
     ----------
     network : Network
-        Through which errors pass: without demands.
+        Network through which errors pass: without demands.
     tables : Session
     """
 
-    #: Shares of the outputs' magnitudes that responses are compared at; they are those of a line if
-    #: they are equal to within the last.
+    #: Distances at which responses are compared, as shares of the outputs' magnitudes; a channel is
+    #: linear if they are equal within the last number.
     FAR, EQUAL = (1e-3, 1.0, 30.0, 1e3), 1e-6
 
     def __init__(self, network: Network, tables: Session) -> None:
@@ -113,9 +114,9 @@ class ErringChannels:
         self._unknown = values.remembers[values.outputs] & self._acts.any(axis=1)
 
     def about(self, y: Floats, t: float = 0.0, *, linear: bool = False) -> Channels:
-        """Responses about the outputs `y`, shape (ny,), at `t` [s]; `linear`: whether they are.
+        """Responses about the outputs `y`, shape (ny,), at `t` [s]; unknown with a memory.
 
-        Those of channels that remember earlier samples are unknown.
+        With `linear`, also test whether they are linear.
         """
         values, found = self._values, self._responses(y, t)
         linear = linear and self._are_linear(y, found)
@@ -128,24 +129,24 @@ class ErringChannels:
 
     def _are_linear(self, y: Floats, about: Floats) -> bool:
         """Whether the responses are the same far from `y`, and at other times."""
-        way, largest = np.random.default_rng(0).uniform(-1.0, 1.0, len(y)), np.zeros(len(y))
+        direction, largest = np.random.default_rng(0).uniform(-1.0, 1.0, len(y)), np.zeros(len(y))
         largest[self._values.read] = self._values.magnitudes(y)
-        others = (self._responses(y + far * largest * way, far) for far in self.FAR)
+        others = (self._responses(y + far * largest * direction, far) for far in self.FAR)
         most = self.EQUAL * np.abs(about).max(axis=1, keepdims=True, initial=0.0)
         return all(bool((np.abs(other - about) <= most).all()) for other in others)
 
 
-def _moving(network: Network, models: Sequence[LinearModel | None]) -> list[int]:
-    """Subsystems with a model and inputs driven by others: only their errors change."""
-    taking = set(network.inputs.owner[network.connected].tolist())
-    return [s for s, model in enumerate(models) if model is not None and s in taking]
+def _driven(network: Network, models: Sequence[LinearModel | None]) -> list[int]:
+    """Subsystems with a model and with inputs driven by others."""
+    driven = set(network.inputs.owner[network.connected].tolist())
+    return [s for s, model in enumerate(models) if model is not None and s in driven]
 
 
 def _without_demands(network: Network, tables: Session) -> Network:
     """The network through which errors pass.
 
-    Values set by test sequences are demands without error. Errors of the signals that sequences
-    read do not pass through them.
+    Values set by test sequences have no error, and errors of the signals that sequences read do not
+    pass through them.
     """
     of_sequence = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
     inputs, outputs = ~of_sequence[network.inputs.owner], ~of_sequence[network.outputs.owner]
@@ -155,19 +156,19 @@ def _without_demands(network: Network, tables: Session) -> Network:
 class SensitivityRenewal:
     """Probes the subsystems again while the session runs; runs between two steps.
 
-    The first trial follows after one step. The distance to the next one doubles whenever nothing
-    has changed and is halved where much has. A trial is made at once when a coupled output has
-    moved twice as far from the last trial as it had when a trial found nothing changed: a loop at
-    rest, however long, does not reveal the response after a jump. When an input is disturbed far
-    more than ever before, something may have switched: the next trial follows at once, and the
-    distances begin with one step again. Except for a few in advance, trials make at most six times
-    as many steps as the session, and a twelfth where nothing changes. Steps are counted, not timed:
-    the result depends on the session alone, not on the host.
+    The first trial follows after one step. The interval to the next one doubles if nothing has
+    changed, and is halved after a large change. A trial is made early when a coupled output has
+    moved twice as far since the last trial as it had when a trial found no change: a loop at rest
+    does not reveal its response after a jump. When an input is disturbed far more than before,
+    something may have switched: the next trial follows at once, and the interval restarts at one
+    step. Except for a few in advance, trials make at most six times as many steps as the session,
+    and a twelfth while nothing changes. Steps are counted, not timed, so that the result does not
+    depend on the host.
 
     Results arrive with the next step's input, so that they are recorded and replayed. The reported
     change compares the outputs' errors over the time since the last trial, for the same errors of
-    the states and disturbances of the inputs, and so does not depend on units. If a trial yields
-    nothing, the change is infinite, and the previous sensitivities stay.
+    the states and disturbances of the inputs, and so does not depend on units. If a trial fails,
+    the change is infinite, and the previous sensitivities remain in use.
 
     Parameters
     ----------
@@ -184,24 +185,23 @@ class SensitivityRenewal:
 
     #: Number of steps that take as long as evaluating a trial.
     OVERHEAD = 20
-    #: Trial steps per step of the session: at most, and where nothing changes.
+    #: Trial steps per step of the session: at most, and while nothing changes.
     MOST, LEAST = 6.0, 1.0 / 12.0
-    #: The latter where a mu follows the responses: after a change it is wrong until the next trial.
+    #: The latter if a mu adapts to the responses: after a change it is wrong until the next trial.
     LEAST_ADAPTING = 1.0
     #: Trials that may be made in advance, with a fixed and with a variable step: variable steps may
     #: be few and long.
     ADVANCE = (8.0, 100.0)
-    #: A change above these makes the next trial follow at once, or after half the distance; below
-    #: the
-    #: last one the distance doubles.
+    #: Above these changes, the next trial follows at once, or after half the interval; below the
+    #: last one the interval doubles.
     GREAT, MUCH, LITTLE = 0.5, 0.1, 0.02
-    #: An output that moves this many times the distance at which a trial found no change is probed
-    #: at once; the least such distance, as a share of its largest value.
+    #: A trial is made at once if an output has moved this many times as far as when a trial found
+    #: no change; smallest such distance, as a share of the output's largest value.
     FARTHER, NEAR = 2.0, 0.1
-    #: A disturbance that is larger than the largest so far by this factor may be that of a switch.
+    #: A disturbance that exceeds the largest one so far by this factor may be due to a switch.
     JOLT = 3.0
-    #: Errors below this share of a signal's largest value are rounding; below the second one they
-    #: do not affect a verdict. Outputs that drive nothing do not affect it either.
+    #: Errors below this share of a signal's largest value are rounding errors; below the second
+    #: one they do not affect a verdict. Outputs that drive nothing do not affect it either.
     ROUNDING, MATTERS = 1e-6, 0.01
 
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
@@ -209,8 +209,7 @@ class SensitivityRenewal:
         self._network = _without_demands(numerics.network, tables)
         self._step = tables.master.step
         self._variable = tables.master.step_control.method != "fixed"
-        #: Steps between two points at which all subsystems communicate: no other step is under way
-        #: there.
+        #: Steps between two points at which all subsystems communicate.
         self._together = math.lcm(*self._network.every.tolist())
         self._models: list[LinearModel | None] = [None] * len(links)
         self._channels = ErringChannels(self._network, tables)
@@ -228,8 +227,8 @@ class SensitivityRenewal:
         self._ahead = self.ADVANCE[self._variable]
         self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0
         self._coupled = outputs["coupled"] != 0
-        #: Values of the coupled outputs at the last trial, and how far from such values nothing
-        #: was found changed.
+        #: Values of the coupled outputs at the last trial, and the distance from them at which
+        #: trials found no change.
         self._seen, self._reach = np.zeros((2, np.count_nonzero(self._coupled)))
         #: Largest disturbance of each input up to the last trial.
         self._disturbed = np.zeros(len(numerics.plan.inputs))
@@ -238,7 +237,7 @@ class SensitivityRenewal:
         self.count = 0
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
-        """Update the Jacobians due at `point`, and return it."""
+        """Probe again if that is due at `point`; return `point`."""
         session = self._numerics.given.session[0]
         session.answers_renewed = 0
         self._left -= 1
@@ -249,7 +248,7 @@ class SensitivityRenewal:
         return point
 
     def _is_early(self) -> bool:
-        """Whether a trial should be made before its time."""
+        """Whether a trial should be made early."""
         if self._variable or self._left % self._check_every:  # such a step is short already
             return False
         inputs = self._numerics.state.inputs
@@ -271,10 +270,10 @@ class SensitivityRenewal:
         self._conclude(await self._renew(t), t)
 
     def _conclude(self, change: float, t: float) -> None:
-        """Enter the change found by a trial at `t` [s] into the next step's input."""
+        """Store the change found by a trial at `t` [s]; schedule the next trial."""
         plan, state = self._numerics.plan, self._numerics.state
         session = self._numerics.given.session[0]
-        # For a linear system the first trial, which is the more exact one, holds until it moves.
+        # For a linear system the first trial, which is more exact, is used until a change.
         same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
         session.answers_moved = change > self.LITTLE
         switches = self._numerics.given.subsystems["switches"]
@@ -289,7 +288,7 @@ class SensitivityRenewal:
             self._every = 1 if change > self.GREAT else max(self._every // 2, 1)
             self._reach = np.minimum(self._reach, away / self.FARTHER)
         elif change < self.LITTLE:
-            if self._left < 0:  # an early one does not cover the whole distance
+            if self._left < 0:  # an early trial does not cover the whole interval
                 self._every = min(2 * self._every, self._most)
             self._reach = np.maximum(self._reach, away)
         self._seen = y
@@ -297,15 +296,15 @@ class SensitivityRenewal:
         self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0
 
     async def _renew(self, t: float) -> float:
-        """Enter the renewed factors; return by how much they have changed."""
+        """Store the renewed factors; return their change."""
         self._begin()
         for s in self._tried:
-            if not self._takes(s, await self._links[s].probes.renewed_model(t, *self._about(s, t))):
+            if not self._store(s, await self._links[s].probes.renewed_model(t, *self._about(s, t))):
                 return math.inf
         return self._compare(t)
 
     def _begin(self) -> None:
-        """Begin a renewal; earlier results stay until all solvers have been probed."""
+        """Begin a renewal; earlier results remain in use until all solvers have been probed."""
         given = self._numerics.given
         given.answers[:] = self._numerics.state.answers["factor"]
         given.session["answers_change"] = math.inf
@@ -317,7 +316,7 @@ class SensitivityRenewal:
         u = np.array([InputPolynomial(p.t0, p.polynomial[:, None])(t)[0] for p in sent])
         return float(self._network.every[s]) * self._step, u
 
-    def _takes(self, s: int, model: LinearModel | None) -> bool:
+    def _store(self, s: int, model: LinearModel | None) -> bool:
         """Store the result of a trial of subsystem `s`; return whether there is one."""
         if model is None:
             return False
@@ -326,7 +325,7 @@ class SensitivityRenewal:
         return True
 
     def _compare(self, t: float, factors: Floats | None = None) -> float:
-        """Enter the factors of the subsystems' models at `t` [s]; see `_renew`.
+        """Store the factors of the subsystems' models at `t` [s]; see `_renew`.
 
         `factors` are the previous ones, if different from those in use.
         """

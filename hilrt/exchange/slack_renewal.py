@@ -17,14 +17,14 @@ from hilrt.timing.monotonic import monotonic_ns
 
 
 class SlackRenewal(SensitivityRenewal, Observer):
-    """Renews sensitivities like `SensitivityRenewal`, by trials that no tick waits for.
+    """Renews sensitivities like `SensitivityRenewal`, by trials that delay no tick.
 
     Each solver is probed about its state after one of its next steps, so that the trials of several
     solvers are a step or two apart. The results are evaluated in the slack of the master if there
-    is enough of it. By then they are some steps old and stay in use for more. Old sensitivities act
-    like a delay, which damps or drives the error. They are therefore extrapolated along the line
-    through the last two trials, to the middle of the time until the next one, except across a large
-    change: that is a switch.
+    is enough of it. By then they are several steps old, and are used for more. Old sensitivities
+    act like a delay, which damps or amplifies the error. They are therefore extrapolated along the
+    line through the last two trials, to the middle of the time until the next one, except after a
+    large change, which indicates a switch.
 
     Parameters
     ----------
@@ -39,30 +39,30 @@ class SlackRenewal(SensitivityRenewal, Observer):
     def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
         super().__init__(numerics, tables, links)
         self._pending: dict[int, TriesInSlack] = {}
-        self._asked_at, self._t, self._failed = math.nan, 0.0, False
+        self._began_at, self._t, self._failed = math.nan, 0.0, False
         self._budget = SlackBudget()
         #: Result of the last trial, and the times when it was made, finished and used, s.
         self._found: Floats | None = None
         self._found_at = self._used_at = 0.0
 
     def stepped(self, turn: Turn) -> None:
-        """Note the time; earlier results have been used."""
+        """Store the time; earlier results have been used."""
         self._t = turn.point.t_ns / 1e9
         self._numerics.given.session[0].answers_renewed = 0
 
     def idle(self, left_ns: float) -> None:
         """Begin a trial that is due, or use a finished one."""
-        if math.isnan(self._asked_at):
+        if math.isnan(self._began_at):
             self._left -= 1
             if self._left < 0 or self._has_moved():
-                self._ask()
+                self._begin_trials()
             return
         for s, link in list(self._pending.items()):
             ended, model = link.trial_result()
             if ended:
                 del self._pending[s]
-                self._failed |= not self._takes(s, model)
-        if self._pending and self._t - self._asked_at > self.PATIENCE_S:
+                self._failed |= not self._store(s, model)
+        if self._pending and self._t - self._began_at > self.PATIENCE_S:
             for link in self._pending.values():
                 link.abandon_trial()
             self._pending, self._failed = {}, True
@@ -72,12 +72,12 @@ class SlackRenewal(SensitivityRenewal, Observer):
             self._end(math.inf)
         elif self._budget.fits(left_ns):
             begun_ns = monotonic_ns()
-            self._end(self._use())
+            self._end(self._extrapolate())
             self._budget.add(monotonic_ns() - begun_ns)
 
-    def _ask(self) -> None:
+    def _begin_trials(self) -> None:
         self._begin()
-        self._asked_at, self._failed = self._t, False
+        self._began_at, self._failed = self._t, False
         for s in self._tried:
             link = self._links[s].in_slack
             if link is None:
@@ -85,10 +85,10 @@ class SlackRenewal(SensitivityRenewal, Observer):
             link.begin_trial(*self._about(s, self._t))
             self._pending[s] = link
 
-    def _use(self) -> float:
-        """Extrapolate the results into the next step's input; return by how much they changed."""
-        answers, at = self._numerics.given.answers, self._asked_at + self._step
-        change = self._compare(self._asked_at, self._found)
+    def _extrapolate(self) -> float:
+        """Extrapolate the results into the next step's input; return their change."""
+        answers, at = self._numerics.given.answers, self._began_at + self._step
+        change = self._compare(self._began_at, self._found)
         before, since = self._found, at - self._found_at
         self._found, self._found_at = answers.copy(), at
         ahead = self._t - at + 0.5 * (self._t - self._used_at)
@@ -98,5 +98,5 @@ class SlackRenewal(SensitivityRenewal, Observer):
         return change
 
     def _end(self, change: float) -> None:
-        self._conclude(change, self._asked_at)
-        self._asked_at = math.nan
+        self._conclude(change, self._began_at)
+        self._began_at = math.nan

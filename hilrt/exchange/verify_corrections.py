@@ -55,7 +55,7 @@ async def verify_corrections(
                 state = UNVERIFIED
             if bond.correction.mu_range is not None and not known:
                 log.warning(
-                    "bond %r: no trial found how its effort responds, so mu stays", bond.name
+                    "bond %r: no trial shows how its effort responds, so mu is constant", bond.name
                 )
         found.states.append(state)
     return found
@@ -98,7 +98,7 @@ class Trial:
         """Γ_0 … Γ_order of subsystem `s` for a step `h` [s]; None if there is no independent one.
 
         Found by probing if the subsystem restores its state; otherwise from an FMU's derivatives,
-        or from a solver whose own statement is not the one to be verified.
+        or from the solver, if another Jacobian is to be verified.
         """
         if (s, h) not in self._found:
             inputs = self.u[self.network.inputs.slices[s]]
@@ -135,7 +135,7 @@ def sides_of(network: Network, b: int) -> set[int]:
 async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool:
     """Direct responses of the efforts of bond `b` to their inputs, if all can be found.
 
-    Not available where a side communicates less often than the session: between its points there is
+    Not available if a side communicates less often than the session: between its points there is
     no effort to compare with.
     """
     network = trial.network
@@ -152,11 +152,11 @@ async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool
         part, rows = parts[s], network.outputs.slices[s]
         assert part is not None
         columns = _span(network.inputs.slices[s])
-        answers = part[0, output - rows.start]
+        responses = part[0, output - rows.start]
         found.sensitivities.extend(
-            (element, int(u), float(answer))
-            for u, answer in zip(columns, answers, strict=True)
-            if answer != 0.0 and network.connected[u]
+            (element, int(u), float(response))
+            for u, response in zip(columns, responses, strict=True)
+            if response != 0.0 and network.connected[u]
         )
     return True
 
@@ -164,7 +164,7 @@ async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool
 async def find_contradictions(
     trial: Trial, b: int, bond: Bond, model: Model | None
 ) -> list[str] | None:
-    """Entries of a correction's Jacobians that differ from probed ones; None if none are."""
+    """Entries of a correction's Jacobians that differ from probed ones; None without probing."""
     if model is None or bond.correction.method == "energy":
         return []
     network, owner = trial.network, trial.network.outputs.owner
@@ -185,7 +185,7 @@ async def find_contradictions(
 def is_stated(options: JacobianOptions | None) -> bool:
     """Whether a subsystem's Jacobian is stated by the session file or the solver.
 
-    A probed Jacobian is independent already, and an identified one is guarded by its own tests.
+    A probed Jacobian is already independent, and an identified one is tested elsewhere.
     """
     return options is not None and options.source in ("given", "solver")
 
@@ -232,8 +232,8 @@ class RecheckCorrections:
     """Compares statements of the session file or a solver with trials, every `refresh` steps.
 
     Runs between two steps, as fast as possible, after Jacobians were renewed. Bonds found wrong
-    before the first tick stay so. Results arrive with the next step's input, so that they are
-    recorded and replayed.
+    before the first tick are not checked again. Results arrive with the next step's input, so that
+    they are recorded and replayed.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class RecheckCorrections:
         return bool(self._every)
 
     def _steps_between_trials(self, b: int) -> int:
-        """Least `refresh` of the subsystems whose statements bond `b` relies on; 0 for never."""
+        """Smallest `refresh` of the subsystems whose statements bond `b` relies on; 0: never."""
         found = []
         network = self.numerics.network
         method = network.bonds.tables[b].correction.method

@@ -1,4 +1,4 @@
-"""Waiting for any of several file descriptors, without a task per wait."""
+"""Wait for any of several file descriptors, without a task per wait."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable
 from hilrt.timing.monotonic import monotonic_ns
 
 #: Time for which a blocking wait first polls, to keep the processor awake, ns. Waking a sleeping
-#: processor takes longer than a quick solver's step. For longer steps the master had better sleep,
-#: so that the system sees its processor as free. Measured with 4 solver processes on 2 processors
+#: processor takes longer than a fast solver's step. For longer steps the master should sleep, so
+#: that its processor is free for others. Measured with 4 solver processes on 2 processors
 #: (`tools/benchmarks/bench_exchange.py`, two runs each): an exchange takes 104 µs instead of 131,
 #: one of a whole session 209 instead of 231.
 POLLING_NS = 100_000
 
 
 class Waiter:
-    """Waits until a descriptor becomes readable; `close` it when the waiting is over.
+    """Waits until a descriptor becomes readable; call `close` at the end.
 
-    A ZeroMQ socket's descriptor reports edges, so `wait` also returns after `again_s`, for the
-    caller to poll the sockets themselves.
+    A ZeroMQ socket's descriptor reports edges, so `wait` also returns after `again_s`, so that the
+    caller polls the sockets themselves.
 
     Parameters
     ----------
@@ -58,11 +58,11 @@ class Waiter:
             self._waiter.set_result(None)
 
     async def wait(self, nothing_yet: Callable[[], bool]) -> None:
-        """Wait until `wake`, unless `nothing_yet` turns false after watching has begun.
+        """Wait until `wake`, unless `nothing_yet` becomes false after watching has begun.
 
-        Call it after polling, so that the initial blocking wait sees later messages.
+        Call it after polling, so that the initial blocking wait detects later messages.
         """
-        if self._poll is not None and self._blocks(self._poll):
+        if self._poll is not None and self._readable_soon(self._poll):
             return
         self._waiter = self._loop.create_future()
         if not nothing_yet():
@@ -73,7 +73,7 @@ class Waiter:
         finally:
             timer.cancel()
 
-    def _blocks(self, poll: select.poll) -> bool:
+    def _readable_soon(self, poll: select.poll) -> bool:
         """Whether a descriptor becomes readable while the event loop blocks."""
         until_ns = monotonic_ns() + POLLING_NS
         while monotonic_ns() < until_ns:

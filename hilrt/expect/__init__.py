@@ -1,7 +1,7 @@
 """Expectations: conditions on a session or a log over time, and their outcome.
 
-Signal temporal logic with quantitative robustness, on samples. None of it is on a tick's critical
-path: a session's rows are judged in the slack, in batches.
+Signal temporal logic with quantitative robustness, on samples. Nothing here is on a tick's critical
+path: a session's rows are evaluated in the slack, in batches.
 
 * `formula`: comparisons, and/or, always, eventually, until, and their text; `expectation`: read
   from a table ``[[expect]]`` or a file

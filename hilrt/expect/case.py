@@ -1,4 +1,4 @@
-"""Judging of one expectation on a session or log, from rows to its outcome."""
+"""Evaluation of one expectation on a session or log, from rows to its outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hilrt.solver import Floats
 
 
 class Case:
-    """Judge of one expectation, for rows in batches of any size.
+    """Evaluation of one expectation, for rows in batches of any size.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Case:
     Attributes
     ----------
     columns : list of str
-        Signals that `take` needs, in order: those that are read, then their errors.
+        Signals that `take` needs, in order: the signals of the conditions, then their errors.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Case:
         self._held_ns = np.full(len(self.columns), np.iinfo(np.int64).min // 2)
         self._last_ns = np.iinfo(np.int64).min
         self._began_ns: int | None = None
-        self._waits = True  # whether first values of its signals are missing
+        self._waits = True  # whether first values of its signals are still missing
 
     def take(self, t_ns: Ints, rows: Floats) -> None:
         """Judge a batch of rows.
@@ -76,7 +76,7 @@ class Case:
             NaN if a signal has no new value.
         """
         later = np.concatenate([[self._last_ns], t_ns[:-1]]) < t_ns
-        if not later.all():  # of several rows at one time, the first counts
+        if not later.all():  # of several rows with the same time, the first is used
             t_ns, rows = t_ns[later], rows[later]
         if not len(t_ns):
             return
@@ -98,7 +98,7 @@ class Case:
     # ----------------------------------------------------------------------------------------------
 
     def _hold(self, t_ns: Ints, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Values held for at most the hold time; and which are new, or unknown from now on.
+        """Values held for at most the hold time, and which of them are new or have become unknown.
 
         Both have shape (n, n_columns).
         """
@@ -112,7 +112,7 @@ class Case:
         self._held, self._held_ns = values[-1].copy(), since[-1].copy()
         held = np.where(t_ns[:, None] - since[1:] <= self.expectation.hold_ns, values[1:], np.nan)
         errors = self._margins.values
-        held[:, errors:] = rows[:, errors:]  # errors are not held: unknown ones stay unknown
+        held[:, errors:] = rows[:, errors:]  # errors are not held
         return held, new[1:] | np.isnan(held)
 
     def _first_known(self, t_ns: Ints, rows: Floats) -> int:
@@ -126,7 +126,7 @@ class Case:
         return len(t_ns) if waits.all() else int(np.argmin(waits))
 
     def _judge(self, t_ns: Ints, rows: Floats, fresh: NDArray[np.bool_]) -> None:
-        if self._waits:  # earlier rows have not been seen yet
+        if self._waits:  # earlier rows have not been evaluated
             self._waits = False
             fresh[0] = True
         margins, errors = self._margins.evaluate(np.asarray(t_ns / 1e9), rows, fresh)
@@ -159,8 +159,8 @@ class Case:
     def _reason(self, judgement: Judgement) -> str:
         if judgement.word != "failed" or judgement.atom < 0:
             return judgement.reason
-        said = f"not {self._atoms[judgement.atom].text}"
-        return f"{said}; {judgement.reason}" if judgement.reason else said
+        text = f"not {self._atoms[judgement.atom].text}"
+        return f"{text}; {judgement.reason}" if judgement.reason else text
 
 
 def _of_atom(

@@ -29,7 +29,7 @@ from hilrt.expect.monitor import JudgedTime
 
 @dataclass(frozen=True)
 class Expectation:
-    """Expectation ready to be judged.
+    """An expectation in the form in which it is evaluated.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def read_expectation(table: Expect, of: str = "") -> Expectation:
 
 
 def in_words(table: Expect) -> str:
-    """Sentence that says what a table expects."""
+    """Text of the expectation in a table."""
     if table.formula is not None:
         text = table.formula
     elif table.eventually is not None:
@@ -113,8 +113,8 @@ def _forms(table: Expect) -> list[str]:
     problems = []
     given = [k for k in ("always", "eventually", "formula") if getattr(table, k) is not None]
     if len(given) != 1:
-        said = f"{', '.join(given)} are given" if given else "none is given"
-        problems.append(f"always: {said}; give one of always, eventually, formula")
+        text = f"{', '.join(given)} are given" if given else "none is given"
+        problems.append(f"always: {text}; give one of always, eventually, formula")
     if table.formula is not None:
         unused = ("until", "within", "for_", "after", "while_")
         problems += [
@@ -167,7 +167,7 @@ def _condition(key: str, text: str) -> Formula:
 
 
 def _read(read: Callable[[str], Formula], key: str, text: str) -> Formula:
-    """Read a key's text as a formula; problems are reported with the key in front."""
+    """Read a key's text as a formula; problems are reported with the key as prefix."""
     try:
         return read(text)
     except ConfigError as error:

@@ -18,7 +18,7 @@ from hilrt.expressions.parse import MAX_LENGTH, parse
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """Comparison with its margin: positive where it holds, and as large as the distance.
+    """Comparison with its margin: the distance to the limit, positive where it holds.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Atom:
 
 @dataclass(frozen=True, eq=False)
 class Junction:
-    """Conjunction (its worst part counts) or disjunction (its best part counts)."""
+    """Conjunction (the value of its worst part) or disjunction (that of its best part)."""
 
     all: bool
     parts: tuple[Formula, ...]
@@ -53,7 +53,7 @@ class Window:
     part : Formula
     begin_ns : int
     end_ns : int or None
-        None: to the end of the time judged.
+        None: to the end of the judged time.
     """
 
     always: bool
@@ -100,7 +100,7 @@ def atoms(formula: Formula) -> list[Atom]:
 
 
 def is_limit(formula: Formula) -> bool:
-    """Whether a formula must hold all the time, so that one sample can violate it."""
+    """Whether a formula must hold at all times, so that one sample can violate it."""
     return all(
         one.always if isinstance(one, Window) else not isinstance(one, HoldsUntil)
         for one in walk(formula)
@@ -155,7 +155,7 @@ def read_condition(text: str) -> Formula:
     formula = read_formula(text)
     if any(isinstance(one, (Window, HoldsUntil)) for one in walk(formula)):
         raise ConfigError(
-            f"{text!r} contains an operator over time; give a condition here, or the whole as "
+            f"{text!r} contains an operator over time; give a condition here, or use the key "
             "formula"
         )
     return formula
@@ -290,8 +290,8 @@ def _refuse_unbounded(formula: Formula) -> None:
         if isinstance(one, Window) and one.end_ns is None:
             name = "always" if one.always else "eventually"
             raise ConfigError(
-                f"{name}(...) inside another operator needs a window, such as {name}(…, 2.0); two "
-                "that extend to the end are two expectations"
+                f"{name}(...) inside another operator needs a window, such as {name}(…, 2.0); or "
+                "divide it into two expectations"
             )
     below = formula.parts if isinstance(formula, Junction) else ()
     if any(reach_ns(part) is None for part in below):

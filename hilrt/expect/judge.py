@@ -1,8 +1,8 @@
-"""Judging of all expectations of one session or log, from rows to outcomes.
+"""Evaluation of all expectations of one session or log, from rows to outcomes.
 
-While a session runs, rows are collected into batches, and batches are judged one expectation at a
-time, as far as the slack of a tick allows. The result depends only on the rows, not on when they
-are judged. If the slack is too short for so long that `MAX_WAITING` is reached, rows are dropped,
+While a session runs, rows are collected into batches, and batches are evaluated one expectation at
+a time, as far as the slack of a tick allows. The result depends only on the rows, not on when they
+are evaluated. If the slack is so short that the queue reaches `MAX_WAITING`, rows are dropped,
 counted and reported; outcomes that depend on them are inconclusive.
 """
 
@@ -27,17 +27,17 @@ from hilrt.solver import Floats
 T = TypeVar("T")
 #: Rows per batch. A batch of one expectation takes 0.2 to 0.6 ms, most of it independent of size.
 BATCH_ROWS = 64
-#: Most bytes of queued rows: a minute at 1 kHz for ten expectations with five signals each.
+#: Maximum bytes of queued rows: a minute at 1 kHz for ten expectations with five signals each.
 MAX_WAITING: Final = 32 << 20
 NO_TIME: Final = "there was no time to check them; `hilrt expect` can do it with the log"
-#: Assumed cost of one batch of one expectation before it is measured, ns; and the rate at which a
-#: longer time is forgotten.
+#: Assumed cost of one batch of one expectation before it is measured, ns; and the factor per batch
+#: by which the largest measured cost decays.
 FIRST_COST_NS = 500_000
 FORGETTING = 0.9
 
 
 class Judge:
-    """Judge of all expectations of a session or log.
+    """Evaluation of all expectations of a session or log.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Judge:
         self.on_loss: Callable[[str], None] | None = None
         self.lost = self._waiting = 0
         self._cases: list[_Turn] = []
-        #: In the order of the requests: cases, and results from elsewhere.
+        #: Cases and measurements, in the order in which they were added.
         self._entries: list[_Turn | ResultEntry] = []
         self._ended = False
         self._columns: list[int] = []
@@ -90,7 +90,7 @@ class Judge:
         self._cost_ns = float(FIRST_COST_NS)
         for expectation in expectations:
             self._add(expectation)
-        self._lay_out()
+        self._choose_columns()
 
     @property
     def reads(self) -> bool:
@@ -106,7 +106,7 @@ class Judge:
         """Add an expectation, judged from the next row on; `ConfigError` as for the class."""
         self._close_batch()
         self._add(expectation)
-        self._lay_out()
+        self._choose_columns()
 
     def measured(self, outcome: ResultEntry) -> None:
         """Add an outcome that was determined elsewhere."""
@@ -142,7 +142,7 @@ class Judge:
             self._cost_ns *= FORGETTING
 
     def finish(self) -> list[ResultEntry]:
-        """Judge the rest after the last row; return all outcomes, in the order of expectations."""
+        """Judge the rest after the last row; return all outcomes, in the order of addition."""
         if not self._ended:
             self._ended = True
             self._judge_all()  # makes room for the last batch
@@ -169,8 +169,8 @@ class Judge:
     @property
     def outcomes(self) -> list[ResultEntry]:
         """Outcomes that are known so far."""
-        made = (one.outcome if isinstance(one, _Turn) else one for one in self._entries)
-        return [outcome for outcome in made if outcome is not None]
+        found = (one.outcome if isinstance(one, _Turn) else one for one in self._entries)
+        return [outcome for outcome in found if outcome is not None]
 
     # ----------------------------------------------------------------------------------------------
 
@@ -180,8 +180,8 @@ class Judge:
         self._cases.append(turn)
         self._entries.append(turn)
 
-    def _lay_out(self) -> None:
-        """Choose the columns of a batch: those that any expectation needs."""
+    def _choose_columns(self) -> None:
+        """Choose the columns that any expectation needs for the next batches."""
         self._columns = sorted({column for turn in self._cases for column in turn.columns})
         self._block = np.empty((BATCH_ROWS, len(self._columns)))
         place = {column: i for i, column in enumerate(self._columns)}
@@ -260,7 +260,7 @@ class _Turn:
         self.waiting: deque[tuple[Ints, Floats] | _Gap] = deque()
         self.outcome: ResultEntry | None = None
         self._defect, self._lost = "", _Gap(0, 0)
-        self._stands = False
+        self._final = False
 
     def take(self, t_ns: Ints, rows: Floats) -> None:
         """Judge a batch; see `Case.take`."""
@@ -269,7 +269,7 @@ class _Turn:
     def lose(self, gap: _Gap) -> None:
         """Continue without some rows; earlier decisions remain valid."""
         if not self._lost.rows:
-            self._stands, self._lost = self.outcome is not None, gap
+            self._final, self._lost = self.outcome is not None, gap
         else:
             self._lost.rows += gap.rows
 
@@ -283,11 +283,11 @@ class _Turn:
 
     def update(self) -> ResultEntry | None:
         """Current outcome; see `Case.outcome`."""
-        if self._stands:
+        if self._final:
             return self.outcome
         of, outcome, why = self.case.expectation, self._try(self.case.outcome), self._defect
         if self._lost.rows and not why:
-            # One sample violates a limit, whatever the others are.
+            # One sample is enough to violate a limit.
             if is_limit(of.formula) and (outcome is None or outcome.result == "failed"):
                 return outcome
             why = f"{self._lost.rows:,} rows from {self._lost.since_ns / 1e9:g} s on: {NO_TIME}"

@@ -94,7 +94,7 @@ class LogSignals:
         return self.coupled and not of_session
 
     def column_of(self, name: str) -> str:
-        """Signal that a name in a condition stands for; calculated channels have their own name."""
+        """Signal to which a name in a condition refers: for a channel, ``calculated.NAME``."""
         calculated = f"{CALCULATED}.{name}"
         return calculated if name not in self.units and calculated in self.units else name
 
@@ -148,7 +148,7 @@ def computable(
 
 
 #: Functions with which an expression handles unknown values explicitly.
-_ASKS = re.compile(r"\b(known|default)\s*\(")
+_HANDLES_UNKNOWN = re.compile(r"\b(known|default)\s*\(")
 
 
 class Margins:
@@ -159,7 +159,8 @@ class Margins:
     is the largest possible change. A calculated channel moves with the signals it is computed from.
 
     If a signal that an expression reads is unknown, so is its margin; otherwise a comparison inside
-    the expression would just be false. Expressions with ``known`` or ``default`` decide themselves.
+    the expression would be false. Expressions with ``known`` or ``default`` handle unknown values
+    themselves.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ class Margins:
         self._of = [tuple(map(signals.column_of, e.signals)) for e in expressions]
         places = {name: i for i, name in enumerate(self.reads)}
         self._needs = [
-            [] if _ASKS.search(atom.margin) else [places[name] for name in of]
+            [] if _HANDLES_UNKNOWN.search(atom.margin) else [places[name] for name in of]
             for atom, of in zip(atoms, self._of, strict=True)
         ]
         raw = [signals.raw(e.signals) for e in expressions]
@@ -268,7 +269,7 @@ class Margins:
 
 
 class _Moved(NamedTuple):
-    """Signal to be moved by its error.
+    """Signal that is moved by its error.
 
     `signal`: its column among the values; `error`: the column of its error; `of`: the comparisons
     that depend on it, shape (n_atoms,); `evaluators`: for the signal moved up, and moved down.

@@ -1,7 +1,7 @@
-"""Judging of one expectation over the samples of a session or log, from batches of margins.
+"""Evaluation of one expectation over the samples of a session or log, from batches of margins.
 
-The result does not depend on how the samples are divided into batches: checking during a session
-and checking its log agree bit for bit.
+The result does not depend on the division into batches: checking during a session and checking its
+log agree bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilrt.expect.robustness import Accumulator, Ints, Robustness
 
 
 class Judgement(NamedTuple):
-    """Judgement on an expectation.
+    """Result for an expectation, with the sample that decides it.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Judgement(NamedTuple):
     at_ns, atom : int
         Time of the deciding sample, and number of the deciding comparison; -1: unknown.
     reason : str
-        Reason if it is not passed; parts left out if it is.
+        Why it has not passed, or which parts were left out.
     """
 
     word: Word
@@ -60,7 +60,7 @@ class JudgedTime(NamedTuple):
 
 
 class Monitor:
-    """Judge of a formula.
+    """Evaluation of a formula.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Monitor:
             return
         risen = self._risen(times, condition)
         if self._stream is not None:
-            self._answer(self._stream.take(margins))
+            self._add_decided(self._stream.take(margins))
             return
         for at_ns in risen:
             self._obligations.append(self._oblige(at_ns))
@@ -173,11 +173,11 @@ class Monitor:
         self._triggers.extend(risen.tolist())
         return list(risen.tolist())
 
-    def _answer(self, answered: Robustness) -> None:
-        if not len(answered.t_ns):
+    def _add_decided(self, decided: Robustness) -> None:
+        if not len(decided.t_ns):
             return
-        self._all.add(answered.part(np.isin(answered.t_ns, self._triggers)))
-        last = int(answered.t_ns[-1])
+        self._all.add(decided.part(np.isin(decided.t_ns, self._triggers)))
+        last = int(decided.t_ns[-1])
         self._triggers = [t_ns for t_ns in self._triggers if t_ns > last]
 
     def _unjudged(self) -> Judgement:
@@ -195,7 +195,7 @@ class Monitor:
         if self.unfinished:
             notes.append(
                 f"{self.unfinished} of {self.triggers} triggers are not checked: the log ends "
-                "before"
+                "too early"
             )
         return "; ".join(filter(None, notes))
 

@@ -1,4 +1,4 @@
-"""Obligation from one time on: the outermost operator of an expectation.
+"""Evaluation of a formula at one time: the outermost operator of an expectation.
 
 Its window may be unbounded, so it accumulates instead of storing samples.
 """
@@ -108,7 +108,7 @@ class Obligation:
     numbers : dict of Atom to int
         Index of each comparison's margins in the argument of `take`.
     at_ns : int
-        That time.
+        The time, ns.
     last_ns : int or None
         End of an unbounded window; None: the last sample.
 
@@ -145,8 +145,8 @@ class Obligation:
     def finish(self) -> None:
         """Finish after the last sample.
 
-        Under "always", samples whose own windows are cut off by the end, and so cannot be judged,
-        are left out: otherwise the last sample would leave every "always, within 2 s" undecided.
+        Within "always", samples whose own windows extend beyond the end are left out, because they
+        cannot be judged: the last sample would leave every "always, within 2 s" undecided.
         """
         part = self._part.finish()
         if self.found.least and self._goal is None:

@@ -35,13 +35,13 @@ class ResultEntry(msgspec.Struct, kw_only=True):
     name: str
     #: Outcome.
     result: Word
-    #: Distance to the limit in `unit`, at the sample that decides; negative if the limit is
-    #: violated, null if the distance is unknown.
+    #: Distance to the limit in `unit`, at the deciding sample; negative if the limit is violated,
+    #: null if the distance is unknown.
     robustness: float | None = None
     #: Estimated error of that distance, in `unit`; 0 if no coupling affects it, null if it is
     #: unknown.
     error: float | None = None
-    #: [s] Session time of the sample that decides; null if there is none.
+    #: [s] Session time of the deciding sample; null if there is none.
     t: float | None = None
     #: Text of the expectation or measurement.
     text: str = ""
@@ -83,7 +83,7 @@ def measured(
     error: float | None = 0.0,
     of: str = "",
 ) -> ResultEntry:
-    """Compare a measured value with its inclusive limits; without limits it is passed.
+    """Compare a measured value with its inclusive limits; without limits it passes.
 
     Parameters
     ----------
@@ -132,16 +132,16 @@ def measured(
 
 def outcome_line(outcome: ResultEntry) -> str:
     """Line with an expectation and its outcome."""
-    said = outcome.text
+    text = outcome.text
     unit = f" {outcome.unit}" if outcome.unit else ""
     if outcome.robustness is not None:
         side = "within" if outcome.robustness >= 0.0 else "beyond"
-        said += f": {abs(outcome.robustness):.4g}{unit} {side} the limit"
+        text += f": {abs(outcome.robustness):.4g}{unit} {side} the limit"
         if outcome.error:
-            said += f" ± {outcome.error:.3g}{unit}"
+            text += f" ± {outcome.error:.3g}{unit}"
         if outcome.t is not None:
-            said += f", at {outcome.t:.4f} s"
-    return f"{said}; {outcome.reason}" if outcome.reason else said
+            text += f", at {outcome.t:.4f} s"
+    return f"{text}; {outcome.reason}" if outcome.reason else text
 
 
 def exit_status(results: Iterable[str]) -> ExitStatus:
@@ -153,7 +153,7 @@ def exit_status(results: Iterable[str]) -> ExitStatus:
 
 
 #: Characters that are invalid in XML 1.0.
-_IMPOSSIBLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INVALID = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_suite(
@@ -163,7 +163,7 @@ def junit_suite(
     fault: str | None = None,
     alarms: Sequence[str] = (),
 ) -> ET.Element:
-    """Make a ``testsuite``: failed outcomes are failures; inconclusive ones and a fault are errors.
+    """Create a ``testsuite``: failed outcomes are failures, inconclusive ones and a fault errors.
 
     Parameters
     ----------
@@ -196,14 +196,14 @@ def junit_suite(
         case = ET.SubElement(suite, "testcase", classname=_text(group), name=_text(outcome.name))
         begin, end = outcome.since or 0.0, outcome.until or 0.0
         case.set("time", f"{max(0.0, end - begin):.6f}")
-        said = outcome_line(outcome)
+        line = outcome_line(outcome)
         if outcome.result == "failed":
-            ET.SubElement(case, "failure", message=_text(said), type="failed").text = _text(said)
+            ET.SubElement(case, "failure", message=_text(line), type="failed").text = _text(line)
         elif outcome.result == "inconclusive":
-            error = ET.SubElement(case, "error", message=_text(said), type="inconclusive")
-            error.text = _text(said)
+            error = ET.SubElement(case, "error", message=_text(line), type="inconclusive")
+            error.text = _text(line)
         else:
-            ET.SubElement(case, "system-out").text = _text(said)
+            ET.SubElement(case, "system-out").text = _text(line)
     if fault:
         _add_fault(suite, name, fault)
     return suite
@@ -239,4 +239,4 @@ def write_junit(path: Path, suites: Sequence[ET.Element]) -> None:
 
 def _text(text: str) -> str:
     """Text without characters that are invalid in XML."""
-    return _IMPOSSIBLE.sub("\ufffd", text)
+    return _INVALID.sub("\ufffd", text)

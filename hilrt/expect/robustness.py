@@ -21,7 +21,7 @@ from hilrt.solver import Floats
 
 Ints = NDArray[np.int64]
 #: Smallest positive number. The margin of a strict comparison of two equal numbers is its negative,
-#: because a margin of 0 counts as kept: ``<=`` allows a value at its limit, ``<`` does not.
+#: because a margin of 0 satisfies a limit: ``<=`` allows a value at its limit, ``<`` does not.
 TINY = 5e-324
 
 
@@ -81,8 +81,8 @@ def of_samples(
     number : int
         Number of the comparison.
     raw_limit : bool
-        Whether a violation of the limit counts regardless of the error: a value measured on a bench
-        did occur, whatever caused it.
+        Whether a violation of the limit counts regardless of the error, because the value was
+        really measured on a bench.
     """
     unknown = np.isnan(margin)
     band = np.where(np.isnan(error), 0.0, error)
@@ -201,13 +201,13 @@ class SlidingWindow:
         self._ahead.extend(zip(times, *(s.tolist() for s in signed), decides, strict=True))
         self._open.extend(zip(times, atom, strict=True))
         self._newest_ns = times[-1]
-        return self._answer(ended=False)
+        return self._decided(ended=False)
 
     def finish(self) -> Robustness:
-        """Robustness at the remaining samples, whose windows the end has cut off."""
-        return self._answer(ended=True)
+        """Robustness at the remaining samples, whose windows extend beyond the end."""
+        return self._decided(ended=True)
 
-    def _answer(self, ended: bool) -> Robustness:
+    def _decided(self, ended: bool) -> Robustness:
         found = []
         waiting, newest_ns = self._open, self._newest_ns
         while waiting and (ended or waiting[0][0] + self._end_ns <= newest_ns):
@@ -267,7 +267,7 @@ class Accumulator:
         Bounds of the robustness of the samples so far; an unknown error of a margin counts as none.
     sure : float
         Least `high` (greatest `low`) of the samples with a known error; once it is below 0 (at
-        least 0), the result is decided whatever samples follow.
+        least 0), further samples cannot change the result.
     count : int
         Number of samples so far.
     """

@@ -5,7 +5,7 @@ with `read_tree` (text to tree), `operations` (the operations of a program), `pr
 (trees to tables, units), `evaluate` with `filters` (the one loop over the tables, and the stage of
 a macro step), `evaluator` (for callers in Python), `session_program`.
 
-For other rooms::
+Use from other packages::
 
     parse("engine.speed > 120").signals              # ("engine.speed",)
     Program.from_texts(texts, {"engine.speed": "rad/s"}, step=0.001)

@@ -1,4 +1,4 @@
-"""Emits operations from typed trees; equal operations on equal operands are shared."""
+"""Conversion of typed trees to operations; equal operations on equal operands are shared."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNCHANGED: Final = {
 _ANGLES: Final = {do.SIN, do.COS, do.TAN}
 _INVERSE: Final = {do.ASIN, do.ACOS, do.ATAN, do.ATAN2}
 _PLAIN: Final = {do.EXP, do.LOG, do.LOG10, do.ASIN, do.ACOS, do.ATAN}
-#: Operations relative to zero; where zero is arbitrary, so is their result.
+#: Operations relative to zero; in a unit with an arbitrary zero, their result is arbitrary, too.
 _FROM_ZERO: Final = {do.NEGATE, do.ABS, do.SIGN, do.RMS, do.MODULO}
 
 
@@ -140,8 +140,7 @@ def _summands(code: int, units: Sequence[Unit]) -> list[Unit]:
         return [a, of_differences(a)]
     raise ConfigError(
         f"{a!r} and {b!r} cannot be added: the zero of such a unit is arbitrary; convert both to "
-        "one "
-        'with an absolute zero, such as convert(x, "K")'
+        'one with an absolute zero, such as convert(x, "K")'
     )
 
 
@@ -157,8 +156,8 @@ def _power(unit: Unit, exponent: float | None) -> Unit:
 def _refuse_own_zero(unit: Unit) -> None:
     if unit is not None and has_own_zero(unit):
         raise ConfigError(
-            f"the zero of {unit!r} is arbitrary; convert the value to a unit with an "
-            'own zero, such as convert(x, "K")'
+            f"the zero of {unit!r} is arbitrary; convert the value to a unit with an absolute "
+            'zero, such as convert(x, "K")'
         )
 
 
@@ -204,11 +203,11 @@ class Emitter:
         self.operations: list[tuple[int | float, ...]] = []
         self.points: list[float] = []
         self.memory: list[float] = []
-        self._made: dict[object, int] = {}
+        self._emitted: dict[object, int] = {}
         self._tables: dict[LookupTable, int] = {}
 
     def emit(self, node: Node) -> Value:
-        """Operations of a tree; `ExpressionRefused` describes the problem."""
+        """Emit the operations of a tree; `ExpressionRefused` describes the problem."""
         if isinstance(node, Number):
             return Value(self._constant(node.value), None)
         if isinstance(node, Reading):
@@ -225,7 +224,7 @@ class Emitter:
         return self.converted(value, node.unit, node.column)
 
     def converted(self, value: Value, unit: Unit, column: int) -> Value:
-        """A value in another unit; None: unchanged."""
+        """Convert a value to another unit; None: unchanged."""
         if unit is None:
             return value
         try:
@@ -237,7 +236,7 @@ class Emitter:
         return Value(self._add(do.SCALE, [value.register], p=factor, q=offset), unit)
 
     def with_times(self, register: int) -> int:
-        """The register; for a constant, one that has a new sample at every tick."""
+        """Return the register, or for a constant one with a new sample at every tick."""
         constant = self.registers[register][1] == -math.inf
         return self._add(do.AT_TICKS, [register]) if constant else register
 
@@ -319,9 +318,9 @@ class Emitter:
 
     def _constant(self, value: float) -> int:
         key = value.hex()  # 0.0 and -0.0 differ
-        if key not in self._made:
-            self._made[key] = self._register(value, -math.inf)
-        return self._made[key]
+        if key not in self._emitted:
+            self._emitted[key] = self._register(value, -math.inf)
+        return self._emitted[key]
 
     def _register(self, value: float, t: float) -> int:
         self.registers.append((value, t))
@@ -338,8 +337,8 @@ class Emitter:
     ) -> int:
         """Add an operation, or find an equal one; return the register of its result."""
         key = (code, *registers, p.hex(), q.hex(), place)
-        if key in self._made:
-            return self._made[key]
+        if key in self._emitted:
+            return self._emitted[key]
         target = self._register(0.0 if code in do.CONDITIONS else math.nan, math.nan)
         operands = registers or [target]
         a, b, c = operands[0], operands[min(1, len(operands) - 1)], operands[-1]
@@ -349,5 +348,5 @@ class Emitter:
             words = do.WORDS[code] + (2 * (slots + do.SPARE_SLOTS) if slots else 0)
             self.memory += [-math.inf] + [0.0] * (words - 1)
         self.operations.append((code, target, a, b, c, p, q, first, rows, columns))
-        self._made[key] = target
+        self._emitted[key] = target
         return target

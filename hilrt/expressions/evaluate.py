@@ -1,8 +1,8 @@
 """The one loop over the operations of a program.
 
-Every operation reads the registers of its operands and writes its own. A register holds the time of
-its newest sample, so that filters step by the time between samples, and results are known to be new
-or not. A NaN time means that a signal has had no sample yet.
+Every operation reads the registers of its operands and writes its own. A register also contains the
+time of its newest sample, by which filters advance and new results are recognised. A NaN time means
+that a signal has had no sample yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def evaluate(
     memory: Table[Word],
     t: float,
 ) -> None:
-    """Perform all operations at session time `t` [s], from the registers of the signals."""
+    """Perform all operations at session time `t` [s]; the signals' registers are the input."""
     for k in range(len(operations)):
         op = operations[k]
         code = op.code
@@ -108,7 +108,7 @@ def calculate(plan: Plan, state: State, given: StepInput) -> None:
 
 @compiled
 def read(out: OutputState, register: Register) -> None:
-    """Put a new sample into its signal's register; an invalid measurement is unknown."""
+    """Copy a new sample to its signal's register; an invalid measurement becomes NaN."""
     if out.fresh and not out.t_newest < register.t:
         register.value = out.newest if abs(out.newest) <= LARGEST else math.nan
         register.t = out.t_newest

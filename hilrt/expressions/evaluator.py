@@ -93,7 +93,7 @@ class Evaluator:
         return found
 
     def save(self) -> bytes:
-        """The state, for `restore`."""
+        """Return the state, for `restore`."""
         return bytes(as_bytes(self._registers)) + bytes(as_bytes(self._memory))
 
     def restore(self, state: bytes) -> None:

@@ -18,9 +18,9 @@ from hilrt.tables.record import Table
 
 #: Words of a window's memory after the time of its newest sample.
 FIRST, COUNT, SUMMED, NEW_TIME, NEW_AREA, OPEN_TIME, OPEN_AREA, RING = range(1, 9)
-#: The same for a delay.
+#: Words of a delay's memory, likewise.
 OLDEST, STORED, SAMPLES = range(1, 4)
-#: A slot counts as full a little early: times are rounded.
+#: Share of its duration from which a slot counts as full, to allow for rounded times.
 FULL = 1.0 - 1e-6
 
 
@@ -76,7 +76,7 @@ def oldest(m: int, slots: int, memory: Table[Word], word: int) -> float:
 
 @compiled
 def close_slot(m: int, slots: int, memory: Table[Word]) -> None:
-    """Close the full open slot: it becomes the newest one in the ring."""
+    """Move the open slot, which is full, to the ring as its newest one."""
     count = int(memory[m + COUNT].value)
     at = m + RING + 2 * ((int(memory[m + FIRST].value) + count) % slots)
     memory[at].value = memory[m + OPEN_TIME].value

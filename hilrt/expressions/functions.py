@@ -22,7 +22,7 @@ class Function:
     numbers : tuple of str
         Further parameters, which are constants.
     optional : dict of str
-        Values of the parameters that may be left out.
+        Default values of optional parameters.
     times : bool
         Whether the constants are times, which must be positive.
     """

@@ -60,7 +60,7 @@ class Conversion(Node):
 
 @dataclass(frozen=True)
 class LookupTable:
-    """Support points; outside of them the end values apply.
+    """Points of a lookup table; outside of them the end values apply.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ def lookup_table(
     y: Sequence[float] = (),
     **units: str | None,
 ) -> LookupTable:
-    """Create a table of support points.
+    """Create a lookup table.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def lookup_table(
     rows = [row if isinstance(row, Sequence) else [row] for row in values]
     if len(rows) != len(x) or any(len(row) != max(len(y), 1) for row in rows):
         wanted = f"{len(x)} rows of {len(y)} values" if len(y) else f"{len(x)} values"
-        raise ValueError(f"its points need {wanted}, one for each point")
+        raise ValueError(f"the table needs {wanted}, one for each point")
     flat = tuple(float(value) for row in rows for value in row)
     if not all(map(math.isfinite, (*x, *y, *flat))):
         raise ValueError("a number in it is not finite")

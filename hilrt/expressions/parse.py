@@ -1,4 +1,4 @@
-"""Parses an expression into its typed tree, or refuses it and names the location.
+"""Parses an expression into its typed tree, or refuses it with the location.
 
 The text has the syntax of Python expressions and is parsed by Python's own parser; it is never
 executed.
@@ -137,7 +137,7 @@ def _in_words(source: str, before: int, error: SyntaxError) -> ExpressionRefused
         name = re.search(r"[\w.\s]*$", source[: reserved.end()])
         shown = "".join((name[0] if name else reserved[1]).split())
         return ExpressionRefused(
-            f"{reserved[1]} is a word of the syntax; write signal({shown!r}), with the whole name",
+            f"{reserved[1]} is a reserved word; write signal({shown!r}), with the whole name",
             before + reserved.start(1),
         )
     for spelled, instead in _HINTS:

@@ -113,7 +113,7 @@ def _parsed(texts: Sequence[str | Expression], problems: list[str]) -> list[Expr
 def _emitted(
     emitter: Emitter, expression: Expression, problems: list[str], unit: str | None = None
 ) -> Value:
-    """An expression's value; after a problem a value of any unit, to avoid further errors."""
+    """Emit an expression; after a problem, return a value of any unit to avoid further errors."""
     try:
         value = emitter.emit(expression.node)
         return emitter.converted(value, unit, expression.node.column)

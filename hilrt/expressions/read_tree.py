@@ -1,4 +1,4 @@
-"""Converts Python's syntax tree to a typed tree, with a white list of nodes."""
+"""Conversion of Python's syntax tree to a typed tree; only known nodes are allowed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _INSTEAD: Final[dict[type[ast.AST], str]] = {
     ast.NamedExpr: ":= is unknown; write a comparison as ==",
     ast.Tuple: "a comma only separates arguments of functions; write decimals with a point",
     ast.List: "points in brackets are only allowed in lookup(x, [...], [...])",
-    ast.Lambda: "`lambda` is a word of the syntax; write the whole name as signal('…')",
+    ast.Lambda: "`lambda` is a reserved word; write the whole name as signal('…')",
 }
 
 
@@ -103,7 +103,7 @@ class TreeReader:
         }
 
     def node(self, tree: ast.expr) -> Node:
-        """The typed tree; `ExpressionRefused` describes the problem."""
+        """Convert a tree; `ExpressionRefused` describes the problem."""
         read = self._kinds.get(type(tree))
         if read is None:
             what = f"{type(tree).__name__} is not allowed in expressions"
@@ -229,8 +229,7 @@ class TreeReader:
         if name not in NAMES:
             raise self._refusal(
                 f"there is no function {name!r}{nearest(name, NAMES)}; write a signal with "
-                "brackets in its name as signal("
-                "'…')",
+                "brackets in its name as signal('…')",
                 tree,
             )
         if any(isinstance(argument, ast.Starred) for argument in tree.args) or any(
@@ -247,10 +246,10 @@ class TreeReader:
             operands = [self.node(argument) for argument in tree.args]
             return reduce(lambda a, b: self._operation(FOLDED[name], tree, a, b), operands)
         if name == "signal":
-            return self._reading(self._texts(name, tree, 1)[0], tree)
+            return self._reading(self._last_text(name, tree, 1), tree)
         if name == "lookup":
             return self._lookup(tree)
-        (unit,) = self._texts(name, tree, 2)[1:]
+        unit = self._last_text(name, tree, 2)
         operand = self.node(tree.args[0])
         return Conversion(operand, unit, name == "unit", column=self._column(tree))
 
@@ -288,12 +287,12 @@ class TreeReader:
             )
         return node.value
 
-    def _texts(self, name: str, tree: ast.Call, count: int) -> list[str]:
-        """Arguments whose last one is a string; the others are left empty."""
+    def _last_text(self, name: str, tree: ast.Call, count: int) -> str:
+        """Last of `count` arguments, a string."""
         last = tree.args[-1] if len(tree.args) == count else None
         if not isinstance(last, ast.Constant) or not isinstance(last.value, str):
             raise self._refusal(f"write {_usage(name)}", tree)
-        return [""] * (count - 1) + [last.value]
+        return last.value
 
     # --- lookup tables ------------------------------------------------------------------------
 
@@ -334,7 +333,7 @@ class TreeReader:
         return Operation(code, operands, column=self._column(tree))
 
     def _column(self, tree: ast.expr) -> int:
-        """Characters before it; Python's parser counts bytes."""
+        """Column of a node in characters; Python's parser counts bytes."""
         return self._before + len(self._bytes[: tree.col_offset].decode(errors="replace"))
 
     def _source(self, tree: ast.expr) -> str:

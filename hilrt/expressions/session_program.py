@@ -77,19 +77,19 @@ def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str,
         if entry.name in found:
             problems.append(f"{where} name: another channel is called {entry.name!r}; rename one")
         if entry.name in RESERVED:
-            problems.append(f"{where} name: {entry.name!r} is a word of expressions; rename it")
+            problems.append(f"{where} name: {entry.name!r} is reserved in expressions; rename it")
         try:
             expression = parse(entry.expression, f"{where} expression")
         except ConfigError as error:
             problems += error.problems
-            # Expressions that use the channel are checked nevertheless.
+            # Expressions that use the channel are still checked.
             expression = parse("nan", where)
         found[entry.name] = CalculatedChannel(expression, entry.unit)
     return found
 
 
 def made_of(entries: Sequence[Calculated], ports: Iterable[str]) -> set[str]:
-    """Ports that carry the values of `ports`: these, and channels calculated from them.
+    """Return `ports` and the channels that are calculated from them.
 
     Ports are named without the element of a vector.
     """
@@ -114,7 +114,7 @@ def port_name(signal: str) -> str:
 
 
 def conditional(tables: Session) -> list[tuple[str, int, Stimulus | FaultTable]]:
-    """Objects that conditions may start and end, with table and position."""
+    """Stimuli and faults, which conditions may start and end, with table and position."""
     stimuli = [("stimuli", i, entry) for i, entry in enumerate(tables.stimuli)]
     return [*stimuli, *(("faults", i, entry) for i, entry in enumerate(tables.faults))]
 
@@ -160,24 +160,24 @@ def channel_sources(network: Network, program: Program) -> tuple[Relation, Bools
     """
     number, ny = network.outputs.numbers, len(network.outputs)
     read = [{number[name]} for name in program.signals]
-    made: list[set[int]] = read + [set() for _ in range(len(read), len(program.registers))]
-    filtered = np.zeros(len(made), np.bool_)
+    origins: list[set[int]] = read + [set() for _ in range(len(read), len(program.registers))]
+    filtered = np.zeros(len(origins), np.bool_)
     for op in program.operations:
         operands = (int(op.a), int(op.b), int(op.c))
-        made[int(op.target)] = set().union(*(made[k] for k in operands))
+        origins[int(op.target)] = set().union(*(origins[k] for k in operands))
         filtered[op.target] = op.code >= do.FIRST_FILTER or filtered[[*operands]].any()
     places = [(number[f"{CALCULATED}.{name}"], k) for name, (k, _) in program.channels.items()]
-    pairs = [(channel, output) for channel, k in places for output in made[k]]
+    pairs = [(channel, output) for channel, k in places for output in origins[k]]
     rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
     remembers = np.zeros(ny, np.bool_)
     for channel, k in places:
-        rates = network.every[network.outputs.owner[[*made[k]]]]
+        rates = network.every[network.outputs.owner[[*origins[k]]]]
         remembers[channel] = filtered[k] or len(set(rates.tolist())) > 1
     return Relation.of(rows, columns, (ny, ny)), remembers
 
 
 class ChannelValues:
-    """Calculated channels as functions of the outputs that they read, without a past.
+    """Calculated channels as functions of the current outputs that they read.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class ChannelValues:
 
     def __init__(self, network: Network, tables: Session) -> None:
         number = network.outputs.numbers
-        # Stimuli and faults have not begun: signals in their conditions are not awaited.
+        # Stimuli and faults have not begun: signals of their conditions are not needed.
         without = replace(tables, stimuli=[], faults=[])
         program = self._program = session_program(network, without)
         self.read: Ints = np.array([number[n] for n in program.signals], dtype=np.intp)
@@ -217,7 +217,7 @@ class ChannelValues:
         self._alike = units[:, None] == units
 
     def fill(self, y: Floats) -> None:
-        """Put them into `y`, shape (ny,); 0 for a value that is not known yet."""
+        """Write the channels' values to `y`, shape (ny,); 0 if not known yet."""
         known = self.values(y)
         y[self.outputs] = np.where(np.isfinite(known), known, 0.0)
 
@@ -251,6 +251,6 @@ class ChannelValues:
         return found
 
     def magnitudes(self, y: Floats) -> Floats:
-        """Largest of the outputs in the unit of each that is read, or 1 if these are 0."""
+        """Largest magnitude of outputs with the same unit, for each output read; 1 if it is 0."""
         largest: Floats = np.max(self._alike * np.abs(y[self.read]), axis=1, initial=0.0)
         return np.where(largest > 0.0, largest, 1.0)

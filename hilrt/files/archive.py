@@ -1,7 +1,7 @@
-"""ZIP archives, limited by their unpacked contents: their directory cannot be trusted.
+"""ZIP archives, with limits on their unpacked size, since their directory cannot be trusted.
 
 Sizes are counted while members are unpacked. Names outside the folder, links, and compression
-methods other than deflate are refused: others reach ratios of thousands to one in a single step.
+methods other than deflate are refused: a single read of such a method may unpack thousands to one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ MAX_TOTAL = 8 << 30
 #: with zeros; binaries and tables have ratios of 2 to 20.
 MAX_RATIO, RATIO_FROM = 100, 256 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_PIECE = 1 << 18
-#: Damaged or truncated data, a password, an unknown version, wrong offsets and dates.
+_CHUNK = 1 << 18
+#: Exceptions for damaged or truncated data, a password, an unknown version, wrong offsets or dates.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError),
     *(ValueError, OverflowError, LookupError, struct.error),
 )
-#: Record at the end of an archive, with the size of the directory; a comment of up to 64 kB
-#: follows. Above 4 GB another record has that size; its offset is in a third one, before the end.
+#: End record of an archive, with the size of the directory; a comment of up to 64 kB follows.
+#: Archives above 4 GB have that size in a ZIP64 record, whose offset is in a locator.
 _END = struct.Struct("<4s4H2LH")
-_LARGE_PLACE, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
+_ZIP64_LOCATOR, _ZIP64_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 
 
 class ArchiveError(Exception):
@@ -45,7 +45,7 @@ class ArchiveError(Exception):
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive for `read_member` and `unpack`.
+    """Open an archive for `read_member` and `unpack`.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     """Content of a member of at most `limit` bytes; `KeyError` if missing, or `ArchiveError`."""
     member = archive.getinfo(name)
     _check_method(member)
-    with _telling_damage(), archive.open(member) as packed:
+    with _damage_as_error(), archive.open(member) as packed:
         data = packed.read(limit + 1)
     if len(data) > limit:
         raise ArchiveError(f"{_short(name)} unpacks to more than {limit:,} bytes")
@@ -84,7 +84,7 @@ def unpack_member(archive: zipfile.ZipFile, name: str, target: Path, limit: int)
     """Unpack a member to a file; errors as for `read_member`."""
     member = archive.getinfo(name)
     _check_method(member)
-    with _telling_damage(), archive.open(member) as packed, target.open("wb") as file:
+    with _damage_as_error(), archive.open(member) as packed, target.open("wb") as file:
         if _copy(packed, file, limit) > limit:
             raise ArchiveError(f"{_short(name)} unpacks to more than {limit:,} bytes")
 
@@ -107,7 +107,7 @@ def unpack(path: Path, folder: Path) -> None:
                 target.mkdir(parents=True, exist_ok=True)
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _telling_damage(), archive.open(member) as packed, target.open("wb") as file:
+            with _damage_as_error(), archive.open(member) as packed, target.open("wb") as file:
                 total += _copy(packed, file, allowed - total)
             if total > allowed:
                 raise ArchiveError(
@@ -117,11 +117,11 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def _copy(packed: IO[bytes], file: IO[bytes], limit: int) -> int:
-    """Copy at most one chunk more than `limit` bytes; return the number."""
+    """Copy at most one chunk more than `limit` bytes; return the number of bytes copied."""
     copied = 0
-    while copied <= limit and (piece := packed.read(_PIECE)):
-        copied += len(piece)
-        file.write(piece)
+    while copied <= limit and (chunk := packed.read(_CHUNK)):
+        copied += len(chunk)
+        file.write(chunk)
     return copied
 
 
@@ -130,7 +130,7 @@ def _target(member: zipfile.ZipInfo, folder: Path) -> Path:
     name = member.filename
     path = PurePosixPath(name)
     bad = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name
-    if bad or not (path.parts or name == "./"):  # some list the folder itself
+    if bad or not (path.parts or name == "./"):  # some archives list the folder itself
         raise ArchiveError(f"a member is named {_short(name)}, which lies outside the archive")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise ArchiveError(f"{_short(name)} is a symbolic link; pack the file that it points to")
@@ -147,23 +147,23 @@ def _check_method(member: zipfile.ZipInfo) -> None:
 
 def _check_directory(file: IO[bytes]) -> None:
     """Refuse a directory that would exhaust the memory, before it is read."""
-    start = max(0, file.seek(0, os.SEEK_END) - _END.size - 0xFFFF - _LARGE_PLACE.size)
+    start = max(0, file.seek(0, os.SEEK_END) - _END.size - 0xFFFF - _ZIP64_LOCATOR.size)
     file.seek(start)
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or at + _END.size > len(tail):
         return  # no archive; the library reports that
     size = _END.unpack_from(tail, at)[5]
-    if size == 0xFFFFFFFF and at >= _LARGE_PLACE.size:
-        file.seek(_LARGE_PLACE.unpack_from(tail, at - _LARGE_PLACE.size)[2])
-        large = file.read(_LARGE_END.size)
-        size = _LARGE_END.unpack(large)[8] if len(large) == _LARGE_END.size else size
+    if size == 0xFFFFFFFF and at >= _ZIP64_LOCATOR.size:
+        file.seek(_ZIP64_LOCATOR.unpack_from(tail, at - _ZIP64_LOCATOR.size)[2])
+        large = file.read(_ZIP64_END.size)
+        size = _ZIP64_END.unpack(large)[8] if len(large) == _ZIP64_END.size else size
     if size > MAX_DIRECTORY:
         raise ArchiveError(f"its directory has more than {MAX_DIRECTORY:,} bytes")
 
 
 @contextmanager
-def _telling_damage() -> Iterator[None]:
+def _damage_as_error() -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:

@@ -15,7 +15,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def json_numbers(value: Any) -> Any:
-    """Tables and lists with None for numbers that are not finite, which JSON cannot represent."""
+    """Replace numbers that are not finite, which JSON cannot represent, by None."""
     if isinstance(value, dict):
         return {key: json_numbers(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -49,7 +49,7 @@ class XmlError(ValueError):
 
 
 def parse_xml(data: bytes) -> Any:
-    """Root of a document (`lxml.etree.Element`); `XmlError`."""
+    """Parse a document and return its root (`lxml.etree.Element`); `XmlError` if refused."""
     from lxml import etree  # an extra
 
     if b"<!DOCTYPE" in data:
@@ -59,6 +59,6 @@ def parse_xml(data: bytes) -> Any:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         raise XmlError(error.msg) from None
-    if root.getroottree().docinfo.internalDTD is not None:  # in another encoding
+    if root.getroottree().docinfo.internalDTD is not None:  # declared in another encoding
         raise XmlError("it declares a document type, which is not allowed here")
     return root

@@ -73,7 +73,7 @@ MAX_RATIO, RATIO_FROM = 200, 256 << 20
 def open_lines(
     path: Path, *, newline: str | None = None, longest: int = MAX_LINE
 ) -> Iterator[Iterator[str]]:
-    """Lines of UTF-8 text, with their ends; invalid bytes become U+FFFD.
+    """Lines of UTF-8 text, including line ends; invalid bytes become U+FFFD.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def open_lines(
     newline : str, optional
         As for `open`.
     longest : int
-        Characters that no line may reach.
+        Number of characters that is too long for a line.
 
     Raises
     ------
@@ -132,14 +132,14 @@ class _Unpacked(io.RawIOBase):
 def whole_file(path: Path) -> Iterator[Path]:
     """Temporary path to write to; renamed to `path` when the block ends without an exception.
 
-    A block that fails leaves nothing behind; `OSError` if writing fails. A path that is not a file,
-    such as ``/dev/stdout``, is written directly.
+    If the block raises an exception, no file remains; `OSError` if writing fails. A path that is
+    not a file, such as ``/dev/stdout``, is written directly.
     """
     if path.exists() and not path.is_file():  # a device or a pipe is written directly
         yield path
         return
-    path = path.resolve()  # a link is preserved
-    # The suffix is kept: some writers choose the format by it.
+    path = path.resolve()  # keeps a symbolic link
+    # Some writers choose the format by the suffix.
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
         yield part

@@ -35,7 +35,7 @@ class GroupsInLog:
         assembler = self._assemblers.get(frame.bus)
         if assembler is None:
             assembler = self._assemblers[frame.bus] = GroupAssembler()
-        group = assembler.take(EXTENDED | frame.identifier, frame.data, frame.time_ns)
+        group = assembler.receive(EXTENDED | frame.identifier, frame.data, frame.time_ns)
         if group is None:
             return None
         return frame._replace(

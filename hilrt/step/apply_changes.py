@@ -159,7 +159,7 @@ def set_share(bond: BondState, share: float) -> None:
     """Set the share of a bond's correction, and restart the assessment of its harm."""
     bond.share = max(0.0, min(share, 1.0))
     bond.harmful = 0
-    bond.lately_made = bond.otherwise_made = 0.0
+    bond.recent_created = bond.recent_without = 0.0
 
 
 @compiled

@@ -370,13 +370,13 @@ class BondState(TableRow):
     # Energy created by the interface and not removed by a correction:
     drift: f8  # J; measure_reliability
     added_energy: f8  # by corrections of the effort, over the session, J; follow_corrections
-    added_lately: f8  # likewise in the interval that ended, J; follow_corrections
-    # In the interval that ended, by the effort's error according to its probed response:
+    added_in_interval: f8  # of the interval that ended, J; follow_corrections
+    # Of the interval that ended, due to the effort's error by its probed response:
     error_energy: f8  # J; follow_corrections
     # Energy created recently, and energy that would have been created without corrections, J
-    lately_made: f8  # J; apply_changes, follow_corrections
-    otherwise_made: f8  # J; apply_changes, follow_corrections
-    residual_lately: f8  # residual energy in the same time, J; follow_corrections
+    recent_created: f8  # J; apply_changes, follow_corrections
+    recent_without: f8  # J; apply_changes, follow_corrections
+    recent_residual: f8  # residual energy of the same time, J; follow_corrections
     carried: f8  # energy transmitted, J; measure_reliability
     least_carried: f8  # J; measure_reliability
     most_carried: f8  # J; measure_reliability

@@ -50,7 +50,7 @@ class Loop:
     def _heard(self, frame: Frame) -> None:
         if frame.can_id == 0x100:
             self.fast.append(frame)
-        self.receiver.take([frame])
+        self.receiver.receive([frame])
 
     def run(self, first: int, last: int, flip: int | None = None) -> None:
         """Cycles of 1 ms with the same demands; with `flip`, that bit of each is damaged."""

@@ -528,7 +528,7 @@ def test_its_own_log_has_repeated_warnings_once_with_their_count(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3  # at 0, 10 and 20 s
     assert all("starved of processor time" in line for line in lines)
-    assert lines[1].endswith("(99 more like the line before)")
+    assert lines[1].endswith("(99 more like the previous line)")
 
 
 def test_a_defect_of_the_gateway_still_brings_the_bench_down(

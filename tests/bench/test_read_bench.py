@@ -146,7 +146,7 @@ def test_the_declared_range_bounds_what_is_sent(tmp_path: Path) -> None:
     assert (pedal.min, pedal.max) == (0.0, 101.0)  # the master keeps to it
     assert bench.limits.maximum == [650.0, 101.0]  # and the gateway, by itself
     (text,) = bench.narrower
-    assert text.startswith("input pedal: the database's range bounds it to 0 to 101, not 0 to 110")
+    assert text.startswith("input pedal: the database limits it to 0 to 101, not 0 to 110")
     assert read(tmp_path).narrower == ()
 
 

@@ -68,7 +68,7 @@ def test_ports_of_every_format(suffix: str, demand: str) -> None:
     # −1.5 N m, 600 rpm, 21.5 °C (big-endian), enabled
     payload = bytes.fromhex("6aff b004 0267 01 00")
     rx = Receiver(bench.outputs, bench.state, "Alive", 0.02)
-    assert rx.take([Frame(0x200, payload)])
+    assert rx.receive([Frame(0x200, payload)])
     assert rx.y == pytest.approx([-1.5, 600.0, 21.5])
     assert rx.enabled
     assert codec(bench.inputs["speed_demand"].message, [demand]).encode([600.0])[:2] == b"\xb0\x04"

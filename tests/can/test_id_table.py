@@ -84,7 +84,7 @@ def test_messages_in_a_container_are_measurements_each_for_itself(box: Message) 
     assert rx.missing() == ["Fast (0x66)", "Slow (0x66)"]
 
     def take(*content: tuple[str, dict[str, float]]) -> bool:
-        return rx.take([Frame(CONTAINER, box.encode(list(content)), 0, True)])
+        return rx.receive([Frame(CONTAINER, box.encode(list(content)), 0, True)])
 
     assert take(fast(300, 1))
     assert math.isnan(rx.y[1])
@@ -97,7 +97,7 @@ def test_messages_in_a_container_are_measurements_each_for_itself(box: Message) 
     ratio, text = rx.overdue(clock.now)
     assert ratio > 1.0
     assert "Fast" in text
-    rx.take([Frame(CONTAINER, box.encode([slow(1)])[:-1], 0, True)])
+    rx.receive([Frame(CONTAINER, box.encode([slow(1)])[:-1], 0, True)])
     counted = {name: n for name, n in rx.counters.items() if n}
     assert counted == {"frames": 5, "repeated": 1, "decode_errors": 1}
 
@@ -125,7 +125,7 @@ def test_one_message_in_two_containers_needs_the_containers_name(box: Message) -
 
 def test_a_view_shows_what_is_in_a_container(box: Message) -> None:
     watcher = BusWatcher([box])
-    watcher.take([Frame(CONTAINER, box.encode([slow(90), fast(300, 7)]), 1, True)], 0)
+    watcher.receive([Frame(CONTAINER, box.encode([slow(90), fast(300, 7)]), 1, True)], 0)
     row = watcher.rows[CONTAINER]
     assert (row.name, row.undecodable) == ("Box", False)
     assert row.values == {
@@ -134,7 +134,7 @@ def test_a_view_shows_what_is_in_a_container(box: Message) -> None:
         "Fast.Torque": "300",
         "Fast.Alive": "7",
     }
-    watcher.take([Frame(CONTAINER, box.encode([slow(90)])[:-1], 2, True)], 0)
+    watcher.receive([Frame(CONTAINER, box.encode([slow(90)])[:-1], 2, True)], 0)
     assert row.undecodable
 
 

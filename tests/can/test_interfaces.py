@@ -141,7 +141,7 @@ def test_random_traffic_reaches_no_port_unchecked(pair: tuple[CanBus, CanBus]) -
             one.send(frame)
         got = collect(other, len(sent))
         assert bare(got) == sent
-        rx.take(got)
+        rx.receive(got)
     assert rx.t_valid_ns == [0]
     assert rx.counters["decode_errors"] == 30
 
@@ -165,7 +165,7 @@ def test_a_million_random_frames_do_nobody_harm() -> None:
         ids = [0x100, EXTENDED | 0x200, noise.randrange(1 << 32), noise.randrange(1 << 11)]
         data = noise.randbytes(1000 + 64)
         choices = zip(noise.choices(ids, k=1000), noise.choices(sizes, k=1000), strict=True)
-        rx.take(
+        rx.receive(
             [
                 Frame(can_id, data[k : k + size], noise.getrandbits(62))
                 for k, (can_id, size) in enumerate(choices)
@@ -221,13 +221,13 @@ def test_random_datagrams_do_nobody_harm(listening: bool) -> None:
                     stranger.sendto(random_datagram(noise), (table["channel"], table["port"]))
                 while frames := bus.drain():
                     taken += len(frames)
-                    rx.take(frames)
+                    rx.receive(frames)
                 rx.error_frames.clear()
             # And it still hears: a good frame after all that noise.
             bus_of_a_friend = open_bus(table, [], "bus")
             before = rx.counters["frames"]
             bus_of_a_friend.send(Frame(0x100, bytes(8)))
-            rx.take(collect(bus, 1))
+            rx.receive(collect(bus, 1))
             bus_of_a_friend.close()
         assert rx.counters["frames"] == before + 1
         assert_unharmed(rx, taken + 1)

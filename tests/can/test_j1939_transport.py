@@ -65,7 +65,7 @@ def broadcast(body: bytes, group: int, source: int = A) -> list[Frame]:
 def heard(
     assembler: GroupAssembler, frames: list[Frame], step_ns: int = 50 * MS
 ) -> list[ParameterGroup]:
-    groups = [assembler.take(f.can_id, f.data, i * step_ns) for i, f in enumerate(frames)]
+    groups = [assembler.receive(f.can_id, f.data, i * step_ns) for i, f in enumerate(frames)]
     return [group for group in groups if group is not None]
 
 
@@ -146,8 +146,8 @@ def test_packets_that_are_lost_aborted_or_late_give_no_group() -> None:
 def test_announcements_that_contradict_themselves(content: tuple[int, ...]) -> None:
     assembler = GroupAssembler()
     frame = management(A, 0xFF, *content, group=65259)
-    assert assembler.take(frame.can_id, frame.data, 0) is None
-    assert assembler.take(frame.can_id, frame.data[:5], 0) is None
+    assert assembler.receive(frame.can_id, frame.data, 0) is None
+    assert assembler.receive(frame.can_id, frame.data[:5], 0) is None
     assert (assembler.incomplete, assembler.strays) == (0, 2)
 
 
@@ -171,7 +171,7 @@ def test_noise(noise: list[tuple[int, int, bytes]]) -> None:
     assembler = GroupAssembler()
     for k, (head, addresses, data) in enumerate(noise):
         can_id = EXTENDED | head << 16 | (0xFF, A, B, A)[addresses] << 8 | A
-        group = assembler.take(can_id, data, k)
+        group = assembler.receive(can_id, data, k)
         assert group is None or 9 <= len(group.data) <= 1785
 
 
@@ -180,7 +180,7 @@ def test_noise_does_not_fill_the_memory() -> None:
     for source in range(256):
         for destination in range(8):
             frame = rts(100, 65259, source, destination)
-            assembler.take(frame.can_id, frame.data, 0)
+            assembler.receive(frame.can_id, frame.data, 0)
     assert assembler.incomplete == 256 * 7
 
 
@@ -218,14 +218,14 @@ def test_a_group_of_several_frames_is_a_measurement() -> None:
     clock = Clock()
     rx = receiver(clock)
     begin, *packets = broadcast(config(650.0), EC1)
-    assert not rx.take([begin])
+    assert not rx.receive([begin])
     announced = clock.now
     for one in packets[:-1]:
         clock.pass_(0.05)
-        assert not rx.take([one])
+        assert not rx.receive([one])
     assert math.isnan(rx.y[0])
     clock.pass_(0.05)
-    assert rx.take([packets[-1]])
+    assert rx.receive([packets[-1]])
     assert rx.y == [650.0, 7.0]
     assert rx.t_valid_ns == [announced] * 2  # no younger than its announcement
     assert {k: n for k, n in rx.counters.items() if n} == {"frames": 1}
@@ -235,7 +235,7 @@ def test_a_group_may_take_its_time_before_the_message_is_late() -> None:
     clock = Clock()
     rx = receiver(clock)
     for one in broadcast(config(650.0), EC1):
-        rx.take([one])
+        rx.receive([one])
         clock.pass_(0.2)
     assert transfer_time(39) == pytest.approx(1.2)
     clock.pass_(3 * 5.0 - 0.3)
@@ -248,16 +248,16 @@ def test_what_is_lost_of_a_group_is_counted_and_other_groups_are_not() -> None:
     clock = Clock()
     rx = receiver(clock)
     begin, *packets = broadcast(config(650.0), EC1)
-    rx.take([begin, *packets[:3], *packets[4:]])
-    rx.take(broadcast(bytes(20), SHORT)[:2])  # not listened to
-    rx.take([*broadcast(config(700.0), EC1), *broadcast(bytes(20), SHORT)])
+    rx.receive([begin, *packets[:3], *packets[4:]])
+    rx.receive(broadcast(bytes(20), SHORT)[:2])  # not listened to
+    rx.receive([*broadcast(config(700.0), EC1), *broadcast(bytes(20), SHORT)])
     assert rx.y[0] == 700.0
     assert {k: n for k, n in rx.counters.items() if n} == {"frames": 1, "incomplete": 1}
 
 
 def test_a_group_of_one_sender_alone() -> None:
     rx = receiver(Clock(), EC1=MessageOptions(source=3))
-    rx.take([*broadcast(config(1.0), EC1, source=4), *broadcast(config(2.0), EC1, source=3)])
+    rx.receive([*broadcast(config(1.0), EC1, source=4), *broadcast(config(2.0), EC1, source=3)])
     assert rx.y[0] == 2.0
     assert rx.counters["frames"] == 1
 
@@ -272,7 +272,7 @@ def test_every_broadcast_of_a_truck_comes_whole() -> None:
     assembler, found = GroupAssembler(), []
     for frame in source.frames():
         if frame.flags & FrameFlag.EXTENDED:
-            group = assembler.take(EXTENDED | frame.identifier, frame.data, frame.time_ns)
+            group = assembler.receive(EXTENDED | frame.identifier, frame.data, frame.time_ns)
             found += [] if group is None else [group]
     source.close()
     assert (assembler.complete, assembler.incomplete) == (152, 0)

@@ -60,7 +60,7 @@ class Bench:
         ratios = []
         for page in pages:
             self.clock.pass_(pause)
-            self.rx.take([Frame(0x100, bytes([page, 60, 0, 60, 0, 0, 0, 60]))])
+            self.rx.receive([Frame(0x100, bytes([page, 60, 0, 60, 0, 0, 0, 60]))])
             ratios.append(self.rx.overdue(self.clock())[0])
         return ratios
 
@@ -90,7 +90,7 @@ def test_of_a_message_that_is_silent_as_a_whole_no_form_is_named() -> None:
     bench.clock.pass_(0.5)
     ratio, text = bench.rx.overdue(bench.clock())
     assert ratio == pytest.approx(25.0)
-    assert text == "no new frame of EngineTemps for 500 ms: none came"
+    assert text == "no new frame of EngineTemps for 500 ms: none arrived"
 
 
 def test_a_form_that_is_sent_rarely_on_purpose_is_missed_by_its_own_interval() -> None:

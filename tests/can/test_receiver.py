@@ -44,7 +44,7 @@ def test_received_values_are_what_plain_cantools_reads(
 ) -> None:
     frames = [fast(0, speed, torque), slow(1, temp)]
     rx = receiver()
-    assert rx.take(frames)
+    assert rx.receive(frames)
     plain = PLAIN.get_message_by_name("Fast").decode(frames[0].data)
     assert rx.y[:2] == [plain["Speed"], plain["Torque"]]
     assert rx.y[2] == pytest.approx(temp, abs=0.501)
@@ -54,11 +54,11 @@ def test_received_values_are_what_plain_cantools_reads(
 
 def test_counters_tell_lost_repeated_unknown_and_broken() -> None:
     rx = receiver()
-    rx.take([fast(14), fast(15), fast(2)])  # wraps, two lost
-    rx.take([fast(2, speed=99.0)])  # repeated: stale
-    rx.take([Frame(0x7FF, b"x"), Frame(0x200, b"")])  # foreign, own
-    rx.take([Frame(0x100, b"x"), Frame(EXTENDED | 0x100, bytes(8))])  # too short, foreign
-    rx.take([Frame(REMOTE | 0x100, b""), Frame(ERROR | 0x40, bytes(8))])
+    rx.receive([fast(14), fast(15), fast(2)])  # wraps, two lost
+    rx.receive([fast(2, speed=99.0)])  # repeated: stale
+    rx.receive([Frame(0x7FF, b"x"), Frame(0x200, b"")])  # foreign, own
+    rx.receive([Frame(0x100, b"x"), Frame(EXTENDED | 0x100, bytes(8))])  # too short, foreign
+    rx.receive([Frame(REMOTE | 0x100, b""), Frame(ERROR | 0x40, bytes(8))])
     expected = {"frames": 5, "unknown": 3, "decode_errors": 1, "repeated": 1, "lost": 2}
     assert {name: n for name, n in rx.counters.items() if n} == expected
     assert rx.error_frames == [Frame(ERROR | 0x40, bytes(8))]
@@ -67,15 +67,15 @@ def test_counters_tell_lost_repeated_unknown_and_broken() -> None:
 
 def test_a_frozen_counter_looks_like_silence() -> None:
     rx = receiver()
-    rx.take([fast(1), slow(1)])
+    rx.receive([fast(1), slow(1)])
     now = rx.t_valid_ns[0]
     for _ in range(10):
-        assert not rx.take([fast(1)])
+        assert not rx.receive([fast(1)])
     ratio, text = rx.overdue(now + 35_000_000)
     assert ratio > 0.8
     assert text == "no new frame of Fast for 35 ms: received frames were rejected (10 repeated)"
-    assert rx.take([fast(2)])
-    assert rx.overdue(rx.t_valid_ns[0] + 35_000_000)[1].endswith("for 35 ms: none came")
+    assert rx.receive([fast(2)])
+    assert rx.overdue(rx.t_valid_ns[0] + 35_000_000)[1].endswith("for 35 ms: none arrived")
 
 
 def test_overdue_follows_each_messages_own_pace() -> None:
@@ -83,27 +83,27 @@ def test_overdue_follows_each_messages_own_pace() -> None:
     rx = receiver(clock=clock)
     assert rx.overdue(0) == (math.inf, "Fast has never been received")
     assert rx.missing() == ["Fast (0x100)", "Slow (0x200)"]
-    rx.take([fast(0), slow(0)])
+    rx.receive([fast(0), slow(0)])
     now = rx.t_valid_ns[2]
-    rx.take([fast(1)])
+    rx.receive([fast(1)])
     assert rx.overdue(now + 10_000_000)[0] < 1.0
     # Slow comes every 100 ms by the database: three of its cycles, not bench_timeout.
     for count in range(2, 31):
         clock.pass_(0.01)
-        rx.take([fast(count % 16)])
+        rx.receive([fast(count % 16)])
     assert rx.overdue(now + 290_000_000)[0] == pytest.approx(290 / 300)
     assert "Slow" in rx.overdue(now + 310_000_000)[1]
 
 
 def test_times_come_from_the_frames_own_stamp_where_it_is_plausible() -> None:
     rx = receiver()
-    rx.take([frame("Fast", time.time_ns() - 250_000_000, Speed=0, Torque=0, Alive=0)])
+    rx.receive([frame("Fast", time.time_ns() - 250_000_000, Speed=0, Torque=0, Alive=0)])
     age = time.monotonic_ns() - rx.t_valid_ns[0]
     assert age >= 0.25e9
     for stamp in (0, time.time_ns() + 100 * 10**9):  # no stamp; another clock
         rx = receiver()
         before = time.monotonic_ns()
-        rx.take([frame("Fast", stamp, Speed=0, Torque=0, Alive=0)])
+        rx.receive([frame("Fast", stamp, Speed=0, Torque=0, Alive=0)])
         assert before <= rx.t_valid_ns[0] <= time.monotonic_ns()
 
 
@@ -118,9 +118,9 @@ def test_multiplexed_signals_are_received_when_they_come() -> None:
         for name, signal in (("a", "First"), ("b", "Second"))
     }
     rx = Receiver(refs, None, "Alive", 0.02)
-    rx.take([frame("Switched", Which=0, First=7)])
+    rx.receive([frame("Switched", Which=0, First=7)])
     assert not rx.complete()
-    rx.take([frame("Switched", Which=1, Second=9)])
+    rx.receive([frame("Switched", Which=1, Second=9)])
     assert rx.y == [7.0, 9.0]
     assert rx.complete()
 
@@ -130,14 +130,14 @@ def feed(rx: Receiver, clock: Clock, counts: range, pause: float = 0.01) -> list
     taken = []
     for count in counts:
         clock.pass_(pause)
-        taken.append(rx.take([fast(count % 16, speed=float(count))]))
+        taken.append(rx.receive([fast(count % 16, speed=float(count))]))
     return taken
 
 
 def test_a_burst_after_a_stall_is_not_fresh() -> None:
     clock = Clock()
     rx = receiver(clock=clock)
-    rx.take([slow(1)])
+    rx.receive([slow(1)])
     assert all(feed(rx, clock, range(10)))
     clock.pass_(0.2)  # the interface holds twenty frames, then lets them go
     seen = rx.t_valid_ns[0]
@@ -155,7 +155,7 @@ def test_frames_read_late_are_as_old_as_the_kernel_says() -> None:
     clock = Clock()
     rx = Receiver(REFS, None, "Alive", 0.02, clock=clock, system_clock=True)
     real = time.time_ns()
-    rx.take(
+    rx.receive(
         [frame("Fast", real - (500 - k) * 10**7, Speed=1, Torque=0, Alive=k) for k in range(10)]
     )
     assert clock.now - rx.t_valid_ns[0] >= 4_900_000_000
@@ -182,7 +182,7 @@ def test_max_lost_bounds_what_counts_as_loss() -> None:
 def test_who_is_hardly_let_run_excuses_no_dead_bench() -> None:
     clock = Clock()
     rx = receiver(clock=clock)
-    rx.take([fast(0), slow(0)])
+    rx.receive([fast(0), slow(0)])
 
     def absent(times: int) -> float:
         for _ in range(times):
@@ -194,14 +194,14 @@ def test_who_is_hardly_let_run_excuses_no_dead_bench() -> None:
     assert absent(80) > 5.0  # nothing has come for 4 s
     for count in (1, 2):  # the first one after a silence is not trusted
         clock.pass_(0.1)
-        rx.take([fast(count), slow(1)])
+        rx.receive([fast(count), slow(1)])
     assert absent(20) < 0.1
 
 
 def test_timeouts_and_counters_per_message() -> None:
     clock = Clock()
     rx = receiver(clock=clock, options={"Fast": MessageOptions(timeout=0.5, counter="")})
-    rx.take([fast(3), fast(3), slow(1)])
+    rx.receive([fast(3), fast(3), slow(1)])
     assert rx.counters["repeated"] == 0
     assert rx.overdue(clock.now + 250_000_000)[0] == pytest.approx(250 / 300)  # Slow
 
@@ -220,7 +220,7 @@ def test_cycle_times_are_measured() -> None:
 @given(data=st.binary(max_size=64), can_id=st.integers(0, 2**32 - 1), t=st.integers(0, 2**63))
 def test_no_frame_crashes_the_receiver(data: bytes, can_id: int, t: int) -> None:
     rx = receiver()
-    rx.take([Frame(can_id, data, t), Frame(0x100, data, t), Frame(EXTENDED | 0x200, data, t)])
+    rx.receive([Frame(can_id, data, t), Frame(0x100, data, t), Frame(EXTENDED | 0x200, data, t)])
     assert all(math.isnan(y) or math.isfinite(y) for y in rx.y)
 
 
@@ -242,7 +242,7 @@ def test_what_j1939_marks_as_not_available_reaches_no_port() -> None:
 
     def told(*data: int) -> bool:
         clock.pass_(0.01)
-        return rx.take([Frame(EXTENDED | 0x0CF00400, bytes(3) + bytes(data) + bytes(3))])
+        return rx.receive([Frame(EXTENDED | 0x0CF00400, bytes(3) + bytes(data) + bytes(3))])
 
     assert not told(0xFF, 0xFF)
     assert rx.missing() == ["EEC1 (0xCF004FE): 1 frames, 1 not available"]
@@ -272,12 +272,12 @@ def test_a_frame_of_another_message_of_the_group_is_no_measurement() -> None:
     database = cantools.database.load_string(SHARED, "dbc")
     rx = Receiver({"speed": find_signal(database, "Mine.EngineSpeed", "t")}, None, "", 0.02)
     data = bytes(3) + b"\x40\x1f" + bytes(3)
-    assert not rx.take([Frame(EXTENDED | 0x18EF0002, data)])
-    assert not rx.take([Frame(EXTENDED | 0x18EF0033, data)])
+    assert not rx.receive([Frame(EXTENDED | 0x18EF0002, data)])
+    assert not rx.receive([Frame(EXTENDED | 0x18EF0033, data)])
     assert rx.counters["unknown"] == 2
     assert rx.missing() == [
         "Mine (0x18EF0001): frames 0x18EF0033 may be Mine or Other; messages.Mine.source selects "
         "their sender"
     ]
-    assert rx.take([Frame(EXTENDED | 0x0CEF0001, data)])
+    assert rx.receive([Frame(EXTENDED | 0x0CEF0001, data)])
     assert rx.y == [1000.0]

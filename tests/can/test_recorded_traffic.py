@@ -63,7 +63,7 @@ def received(frames: Iterable[Frame], path: Path) -> Decoded:
     for frame in frames:
         now = frame.t_ns  # the device's clock is ours: times of validity are the recorded ones
         name = message_of.find(frame.can_id)
-        new = rx.take([frame])
+        new = rx.receive([frame])
         if name is None:
             assert not new
         elif not new:

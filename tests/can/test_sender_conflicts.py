@@ -46,7 +46,7 @@ def refuse(bench: Bench, listen_s: float) -> None:
 
 def test_another_sender_of_the_demands_is_named(sends):
     with pytest.raises(
-        ConfigError, match=r"\[subsystems.engine\] bus.*another sender has Demand.*end the"
+        ConfigError, match=r"\[subsystems.engine\] bus.*another node already sends Demand.*end the"
     ):
         refuse(sends(DEMAND), listen_s=10.0)
 

@@ -152,7 +152,7 @@ def test_groups_of_the_kernels_own_j1939_stack(vcan: None) -> None:
             node.sendto(body, ("vcan0", socket.J1939_NO_NAME, group, to))
             while not groups or groups[-1].data != body:
                 assert select.select([bus.fileno()], [], [], 30.0)[0]
-                taken = [assembler.take(f.can_id, f.data, f.t_ns) for f in bus.drain()]
+                taken = [assembler.receive(f.can_id, f.data, f.t_ns) for f in bus.drain()]
                 groups += [one for one in taken if one is not None]
             assert peer.recv(2000) == body
     assert [group.can_id & 0x03FFFFFF for group in groups] == [0x00FEE321, 0x00EF3021]
@@ -233,7 +233,7 @@ def test_random_traffic_reaches_no_port_unchecked(
         got = drain(bus, len(sent))
         assert [(frame.can_id, frame.data) for frame in got] == sent
         before, taken = list(rx.y), dict(rx.counters)
-        rx.take(got)
+        rx.receive(got)
         whole = sum(can_id in good and len(data) == 8 for can_id, data in sent)
         short = sum(can_id in good and len(data) < 8 for can_id, data in sent)
         assert rx.counters["decode_errors"] - taken["decode_errors"] == short
@@ -248,7 +248,7 @@ def test_random_traffic_reaches_no_port_unchecked(
 def error_frames(bus: CanBus, count: int) -> list[Frame]:
     """As the receiver sorts them out."""
     rx = Receiver({"speed": REFS["speed"]}, None, "Alive", 0.02)
-    rx.take(drain(bus, count))
+    rx.receive(drain(bus, count))
     assert rx.counters["frames"] == rx.counters["unknown"] == 0
     return rx.error_frames
 

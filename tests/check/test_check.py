@@ -352,7 +352,7 @@ def test_a_bench_keeps_real_time(found, pace):
     assert line == (
         f"[session] pace = {pace!r}: 'engine' runs in real time and cannot be sped up or slowed "
         "down; "
-        'take "realtime"'
+        'use "realtime"'
     )
     assert found(("bench", "model"), pace=pace) == []
 
@@ -375,7 +375,7 @@ def test_multi_rate_needs_a_fixed_step(found):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("step = 0.001", f"step = {1 / 3}", "is not a whole number of nanoseconds; take 0.333333"),
+        ("step = 0.001", f"step = {1 / 3}", "is not a whole number of nanoseconds; use 0.333333"),
         ("step = 0.001", "step = 1e-10", "[master] step = 1e-10: is below a nanosecond"),
         ("duration = 10.0", "duration = 0.0001", "duration = 0.0001: is shorter than one step"),
         (
@@ -456,7 +456,7 @@ def test_processors_that_the_host_lacks(found, monkeypatch):
     pinned = ("step = 0.001", "step = 0.001\npacing = { affinity = [1, 7] }")
     assert found(pinned) == []
     (line,) = found(pinned, level="warning")
-    assert line.startswith("[master.pacing] affinity = [1, 7]: this host does not offer")
+    assert line.startswith("[master.pacing] affinity = [1, 7]: this host has no processors")
     assert "[7]" in line
 
 

@@ -131,9 +131,9 @@ def test_arming_that_may_take_too_long(overrides: list[str], text: str) -> None:
 @pytest.mark.parametrize(
     ("level", "timeout", "every", "text"),
     [
-        ("error", 0.0008, 1, "is shorter than the interval of set-points, 0.001 s; take 0.0"),
-        ("error", 0.001, 1, "is shorter than the interval of set-points, 0.001 s; take 0.0"),
-        ("error", 0.01, 10, "is shorter than the interval of set-points, 0.01 s; take 0.03"),
+        ("error", 0.0008, 1, "is shorter than the interval of set-points, 0.001 s; use 0.0"),
+        ("error", 0.001, 1, "is shorter than the interval of set-points, 0.001 s; use 0.0"),
+        ("error", 0.01, 10, "is shorter than the interval of set-points, 0.01 s; use 0.03"),
         ("warning", 0.002, 1, "is less than 3 set-points, 0.001 s apart: a late tick ends"),
         ("warning", 0.025, 10, "is less than 3 set-points, 0.01 s apart: a late tick ends"),
     ],

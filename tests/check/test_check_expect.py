@@ -78,7 +78,7 @@ def test_a_window_beyond_the_session_is_a_warning(found):
     lines = ['eventually = "mass2.x > 3"', "within = 20.0"]
     assert found(*lines) == []
     (warning,) = [text for text in found(*lines, level="warning") if "expect" in text]
-    assert "reaches to 20 s" in warning
+    assert "needs time until 20 s" in warning
 
 
 @pytest.mark.parametrize("signal", ["mass1.force", 'signal("mass1.force:corrected")'])

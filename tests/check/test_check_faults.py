@@ -92,7 +92,7 @@ def test_benches_allow_faults_by_name():
     assert "'engine'" in line
     assert findings(STUCK, physical=["engine"], allow=["f0"]) == []
     (line,) = findings(STUCK, allow=["f1"])
-    assert "is the name of no fault; there is f0" in line
+    assert "is not the name of a fault; there is f0" in line
 
 
 @pytest.mark.parametrize("sensor", ["engine.speed", "engine.wheels[1]"])
@@ -166,4 +166,4 @@ def test_benches_allow_faults_of_their_messages_by_name():
 def test_an_operator_begins_or_ends_a_fault():
     adjust = {"adjust": {"faults.f0": {"min": 0.0, "max": 5.0}}}
     (line,) = findings(STUCK, monitor=adjust)
-    assert "a fault is begun or ended; give { min = 0, max = 1 }" in line
+    assert "a fault is off (0) or on (1); give { min = 0, max = 1 }" in line

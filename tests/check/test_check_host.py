@@ -80,9 +80,7 @@ def test_taken_ports_are_warned_of(tmp_path):
         session = load_session(path)
         assert [problem.level for problem in found] == ["warning"] * 3
         assert [problem.at for problem in found] == [8, 25, 26]
-        assert all(
-            "cannot be listened at on this host: address already in" in x for x in lines(path)
-        )
+        assert all("cannot be used on this host: address already in" in x for x in lines(path))
         assert check(session, here=True) == []  # it takes them itself
     assert lines(path) == []
 

@@ -87,7 +87,7 @@ def test_what_goes_together(tables):
             "[master.order_control] method = 'derivatives': evaluates Lagrange polynomials, but "
             "the session extrapolates with output derivatives"
             "; "
-            'take [master] extrapolation.source = "lagrange", or fix the order',
+            'use [master] extrapolation.source = "lagrange", or fix the order',
         ),
         (
             {"order_control": CONTROL, "subsystems": {"a": {"every": 2}, "b": {}}},
@@ -97,13 +97,13 @@ def test_what_goes_together(tables):
         (
             {"step_control": LOCAL, "bonds": [{**BOND, "correction": {"method": "model"}}]},
             "[bonds.shaft.correction] method = 'model': corrects for one step, but "
-            '[master.step_control] method = "local"; fix the step, or take another correction',
+            '[master.step_control] method = "local"; fix the step, or use another correction',
         ),
         (
             {"order_control": CONTROL, "bonds": [{**BOND, "correction": {"method": "model"}}]},
             "[bonds.shaft.correction] method = 'model': corrects for one order, but "
             '[master.order_control] method = "derivatives"; '
-            "fix the order, or take another correction",
+            "fix the order, or use another correction",
         ),
     ],
 )
@@ -192,4 +192,4 @@ def test_refresh_is_refused_where_it_would_renew_nothing(method, source, refused
     bond = BOND | {"correction": {"method": method}}
     jacobian = {"source": source, "refresh": 10} | ({"D": [[1.0]]} if source == "given" else {})
     lines = found(subsystems={"a": {"jacobian": jacobian}, "b": {}}, bonds=[bond])
-    assert any("refresh = 10: updates nothing for a feedthrough" in one for one in lines) == refused
+    assert any("refresh = 10: has no effect on a feedthrough" in one for one in lines) == refused

@@ -58,7 +58,7 @@ def test_what_can_be_waited_for(session: Path, trigger: str) -> None:
         ),
         ('{signal = "mass1.x", below = -inf}', "below = -inf: is not finite"),
         ('{event = "mark", above = 1.0}', "applies to a signal"),
-        ('{alarm = "near"}', "is the name of no alarm"),
+        ('{alarm = "near"}', "is not the name of an alarm"),
         ('{signal = "mass1.x", above = 1.0, over = 2.0}', "unknown key"),
     ],
 )

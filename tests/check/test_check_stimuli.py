@@ -51,7 +51,7 @@ def test_a_sound_stimulus_has_no_findings():
         ({"segments": [{**STEP, "frequency": 1.0}]}, "is not a key of shape 'step'"),
         ({"segments": [{"shape": "ramp", "to": 1.0}]}, "needs a duration or a rate"),
         ({"segments": [{"shape": "points", "points": [[0.0, 1.0]]}]}, "has no length"),
-        ({"segments": [{"shape": "points", "points": [[1.0, 1.0], [1.0, 2.0]]}]}, "must ascend"),
+        ({"segments": [{"shape": "points", "points": [[1.0, 1.0], [1.0, 2.0]]}]}, "must increase"),
         ({"segments": [{"shape": "points", "points": [[1.0]]}]}, "a time and a value"),
         ({"segments": [{"shape": "hold"}, STEP]}, "the next segments never begin"),
         ({"segments": [{"shape": "hold"}], "repeat": 2}, "the next segments never begin"),

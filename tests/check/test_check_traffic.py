@@ -55,7 +55,7 @@ def test_a_bench_that_sends_too_rarely_for_the_step_is_warned_of():
     assert late(4.1e-4) == []
     (line,) = late(3.9e-4)
     assert "sends a frame every 1.00 ms, and its samples are late after 2.5 of its steps" in line
-    assert "set it to 3, or take master.step = 0.001" in line
+    assert "set it to 3, or use master.step = 0.001" in line
 
 
 @pytest.mark.parametrize(("step", "rate"), [(0.005, 400), (0.1, 200)])

@@ -71,10 +71,10 @@ def test_code_that_was_installed_is_copied_where_it_can_be_kept(nowhere, monkeyp
     (nowhere / "package").unlink()
     brought.mkdir(parents=True)
     (brought / "limit.nbi").write_bytes(b"index")
-    made = code_cache._made
+    made = code_cache._create
     monkeypatch.setattr(  # as with a file system that is mounted to be read
         code_cache,
-        "_made",
+        "_create",
         lambda folder, of: None if folder.is_relative_to(nowhere / "package") else made(folder, of),
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere / "cache"))

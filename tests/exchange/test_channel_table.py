@@ -136,19 +136,19 @@ def test_a_solver_owes_an_answer_from_its_dispatch_on(kind, owes):
     """A bench never does; one that catches up, when its next interval is sent."""
     channels = equal(every=3, **kind)
     channels.note_dispatch(6 * MS, MS)
-    assert channels.first_owing(9 * MS) == (0 if owes else -1)
-    assert channels.first_owing(9 * MS - 1) == -1
+    assert channels.first_outstanding(9 * MS) == (0 if owes else -1)
+    assert channels.first_outstanding(9 * MS - 1) == -1
 
 
 def test_the_first_that_owes_an_answer():
     channels = equal(n=4)
-    assert channels.first_owing(10 * MS) == -1
+    assert channels.first_outstanding(10 * MS) == -1
     channels.busy[:] = 0, 1, 1, 1
     channels.answer_ns[:] = 1 * MS, 5 * MS, 1 * MS, 1 * MS
     channels.answered[:] = 0, 0, 1, 0
-    assert channels.first_owing(1 * MS) == 3
-    assert channels.first_owing(5 * MS) == 1
-    assert channels.first_owing(MS // 2) == -1
+    assert channels.first_outstanding(1 * MS) == 3
+    assert channels.first_outstanding(5 * MS) == 1
+    assert channels.first_outstanding(MS // 2) == -1
 
 
 def test_the_compiled_look_is_the_python_one_bit_for_bit():

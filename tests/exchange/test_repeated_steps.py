@@ -151,7 +151,7 @@ def local_errors(degree: int, h: float, estimator: str) -> tuple[np.ndarray, np.
         s.go()
         s.exchange.run_local()
     found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
-    y = s.exchange.answers(s.t)
+    y = s.exchange.waiting_outputs(s.t)
     lowest, inputs, (of_velocity, of_position) = found.other_inputs(h, s.state, degree, y)
     assert lowest == degree
     estimate = found.differences(h, s.exchange.sent, inputs, y)[1:] * [of_position, of_velocity]
@@ -172,7 +172,7 @@ def corrected_errors(degree: int, h: float) -> tuple[np.ndarray, np.ndarray]:
         predicted = scheme.correct(point, s.state, s.exchange.sent).predicted
     found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
     of_velocity, of_position = np.abs(1.0 - found.error_constants(h, s.state, degree))
-    estimate = np.abs(predicted - s.exchange.answers(s.t))[1:] * [of_position, of_velocity]
+    estimate = np.abs(predicted - s.exchange.waiting_outputs(s.t))[1:] * [of_position, of_velocity]
     return estimate, np.abs(mass.state - exact_step(s.t - h, h, start))
 
 
@@ -286,7 +286,7 @@ def test_the_second_step_has_the_paper_s_polynomial(degree: int, estimator: str)
         s.go()
         s.exchange.run_local()
     found = LocalErrors(s.numerics, s.exchange, s.tables.master.step_control)
-    _, more, _ = found.other_inputs(h, s.state, degree, s.exchange.answers(s.t))
+    _, more, _ = found.other_inputs(h, s.state, degree, s.exchange.waiting_outputs(s.t))
     coefficients = padded(s.exchange.sent, more)[:, 0]
     nodes = -h * np.arange(degree + 2)  # relative to the beginning of the step
     samples = np.sin(s.t - h + nodes + 1.0)

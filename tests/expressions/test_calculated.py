@@ -247,7 +247,7 @@ def push(condition: str) -> str:
         (channel("a", "mass1.force + mass2.v", "N"), ("'m/s'", "'N'", "column 15")),
         (channel("a", "b") + channel("b", "delay(a, 1)"), ("a -> b -> a",)),
         (channel("a", "1") + channel("a", "2"), ("another channel",)),
-        (channel("time", "1"), ("word of expressions",)),
+        (channel("time", "1"), ("reserved in expressions",)),
         (channel("a.b", "1"), ("calculated", "name")),
         (channel("a", "lookup('t', mass2.v)"), ("no lookup table",)),
         (

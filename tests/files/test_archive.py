@@ -70,7 +70,7 @@ def test_what_comes_out_is_counted_whatever_the_directory_says(
     with pytest.raises(ArchiveError, match=r"unpacks to more than 1,048,576 bytes"):
         unpack(path, tmp_path / "out")
     written = sum(file.stat().st_size for file in (tmp_path / "out").iterdir())
-    assert written <= (1 << 20) + 2 * room._PIECE
+    assert written <= (1 << 20) + 2 * room._CHUNK
     small = path.read_bytes().replace(struct.pack("<L", 900_000), struct.pack("<L", 9))
     path.write_bytes(small)  # the directory, and the heads of members, say 9 bytes
     with open_archive(path) as archive, pytest.raises(ArchiveError):

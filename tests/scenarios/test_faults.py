@@ -89,7 +89,7 @@ def test_a_second_session_on_the_bus_is_refused(tmp_path: Path) -> None:
             assert second.wait() == 3
             assert "'engine'" in second.stderr
             # Whichever of the two is heard first: they are sent in the same tick.
-            assert re.search("another sender has (Dyno|Engine)Demand", second.stderr)
+            assert re.search("another node already sends (Dyno|Engine)Demand", second.stderr)
             assert "Traceback" not in second.stderr
         assert not run.ended()
         run.signal(signal.SIGINT)

@@ -222,7 +222,7 @@ def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path
         (MonitorTable(listen=f"ipc:///tmp/{'x' * 120}"), "is not an address to listen at"),
         (MonitorTable(listen=f"ipc:///tmp/{'ü' * 60}"), "of at most 107 bytes"),
         (MonitorTable(listen="bench-pc"), '"tcp://0.0.0.0:5570"'),
-        (MonitorTable(listen="tcp://bench-pc:5570"), "names no address of this machine"),
+        (MonitorTable(listen="tcp://bench-pc:5570"), "is not an address of this machine"),
         (MonitorTable(listen="tcp://0.0.0.0:65536"), "a port up to 65535"),
         (MonitorTable(commands="tcp://0.0.0.0"), '"tcp://0.0.0.0:5571"'),
         (MonitorTable(listen="tcp://*:5570", commands="tcp://*:5570"), "different ports"),

@@ -269,7 +269,7 @@ def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:
     session = session_of(tmp_path, "Swing:x", "Swing:x>u", 1e-3, 1.0)
     for change, said in (
         ("session.pace='realtime'", "against the clock"),
-        ("master.step_control.method='local'", 'its step varies: take reference = "before"'),
+        ("master.step_control.method='local'", 'its step varies: use reference = "before"'),
         ("subsystems.b.adapter='zeromq'", "b does not run in this process"),
     ):
         found = [str(p) for p in check_file(session, [change]) if "repeat" in str(p)]

@@ -148,7 +148,7 @@ def receive(port: int, ready: Event, stop: Event, results: Any) -> None:
     end = None
     while end is None or time.monotonic() < end:
         if select.select([into.fileno()], [], [], 0.02)[0]:
-            receiver.take(into.drain())
+            receiver.receive(into.drain())
         if end is None and stop.is_set():
             end = time.monotonic() + LINGER_S
     wall = time.monotonic() - start

@@ -1,4 +1,4 @@
-"""Table of a bus' frames: a row per identifier, decoded if there is a database. No I/O."""
+"""Table of a bus's frames: one row per identifier, decoded if there is a database. No I/O."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _ContainerDecoder:
         self._decoders = {id(message): _Decoder(message, alive) for message in inside}
 
     def read(self, data: bytes) -> tuple[dict[str, str], int, None]:
-        """Read the bytes of a message that is unknown or cannot be decoded."""
+        """Signals of a frame as text, as for `_Decoder`; unknown messages as bytes."""
         found: dict[str, str] = {}
         bad = 0
         for message, part in unpack(self._container, data):
@@ -183,7 +183,7 @@ class BusWatcher:
         self._table = IdTable(made)
         self._groups = GroupAssembler()
 
-    def take(self, frames: Iterable[Frame], now_ns: int) -> list[Frame]:
+    def receive(self, frames: Iterable[Frame], now_ns: int) -> list[Frame]:
         """Add frames; those without their own time count as received at `now_ns`.
 
         Returns
@@ -202,7 +202,7 @@ class BusWatcher:
             bits = _STUFFING * (overhead + 8 * len(frame.data))
             self._add(frame, now_ns).bits += bits
             if GroupAssembler.concerns(frame.can_id):
-                group = self._groups.take(frame.can_id, frame.data, frame.t_ns or now_ns)
+                group = self._groups.receive(frame.can_id, frame.data, frame.t_ns or now_ns)
                 if group is not None:
                     whole = Frame(group.can_id, group.data, group.complete_ns)
                     self._add(whole, now_ns)
@@ -210,7 +210,7 @@ class BusWatcher:
         return seen
 
     def _add(self, frame: Frame, now_ns: int) -> Row:
-        """Note a frame, or a group of several, as the newest of its identifier."""
+        """Store a frame, or a group of several, as the newest of its identifier."""
         decoder = self._table.find(frame.can_id)
         row = self.rows.get(frame.can_id)
         if row is None:
@@ -243,7 +243,7 @@ class BusWatcher:
         row.counter = count
 
     def load(self, seconds: float, bit_rate: float) -> float:
-        """Approximate share of the bus' time that is used."""
+        """Approximate bus load, as a share of the time."""
         return (
             sum(row.bits for row in self.rows.values()) / (seconds * bit_rate) if seconds else 0.0
         )

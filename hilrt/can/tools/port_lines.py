@@ -20,7 +20,7 @@ from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.documentation import in_documentation
 from hilrt.errors import ConfigError
 
-#: Mark of a choice to be made by a person; `hilrt check` names every one that is left.
+#: Mark of a choice that the user has to make; `hilrt check` reports every remaining one.
 CHOOSE = f'"{TO_CHOOSE}"'
 #: The counter that the gateway looks for by default.
 ALIVE = "Alive"
@@ -45,7 +45,7 @@ class WrittenInput(NamedTuple):
 
 
 class PortLines:
-    """Lines for messages and their signals, with unique names of ports.
+    """Lines for messages and their signals, with unique port names.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class PortLines:
     def _checks(self, signal: Signal, table: str, off: str) -> list[str]:
         """Checks of the bench's messages that the signal permits.
 
-        They are comments unless guesses are requested: a signal that is no counter, in spite of its
+        They are comments unless guesses are requested: a signal that is not a counter, despite its
         name, would look like a frozen sender.
         """
         if signal.name == ALIVE:
@@ -299,7 +299,7 @@ def _contained(boxes: Mapping[Message, Message]) -> Iterator[tuple[Message, Data
 
 
 def _defect(rivals: Database, message: Message, signal: Signal) -> str:
-    """Objection of `hilrt check` to the signal; empty if there is none."""
+    """Problem that `hilrt check` would report about the signal; empty if there is none."""
     if [other.name for other in message.signals].count(signal.name) > 1:
         return "several signals of the message have this name, which cannot be distinguished"
     try:
@@ -399,7 +399,7 @@ def _some(texts: Iterable[str]) -> str:
 
 
 def remark(text: str) -> str:
-    """A comment line, whatever characters the database's names contain."""
+    """A comment line, without line breaks or unprintable characters of the database."""
     return f"# {_plain(text)}"
 
 

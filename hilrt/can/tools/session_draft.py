@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cantools.database.can import Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.database import UNTOLD_MS, load_database
+from hilrt.can.database import DEFAULT_CYCLE_MS, load_database
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939, with_contained
 from hilrt.can.j1939_transport import LONGEST
@@ -51,7 +51,7 @@ __all__ = ["CHOOSE", "choices", "generate"]
 #: For a rehearsal, in which all processes share this machine.
 SHARED = f"{'dispatch_deadline = 0.5':36} # share of the step; 0.2 if nothing else runs"
 
-#: Maximum inputs that the page may move.
+#: Maximum inputs that the page may change.
 MOST_ADJUSTED = 20
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
@@ -131,7 +131,7 @@ def _step(measured: Sequence[Message]) -> str:
 
 def _cycles(measured: Sequence[Message]) -> list[float]:
     """Cycle times of the messages that have one, ms; else that of an emulated bench."""
-    return [message.cycle_time for message in measured if message.cycle_time] or [UNTOLD_MS]
+    return [message.cycle_time for message in measured if message.cycle_time] or [DEFAULT_CYCLE_MS]
 
 
 def _head(database: Path, roles: _Roles, step: str, emulator: str | None) -> list[str]:
@@ -191,7 +191,7 @@ def _emulation(emulator: str | None) -> list[str]:
 
 
 def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
-    """Lines with timeouts: some cycles of the bench's fastest message."""
+    """Lines with timeouts: a few cycles of the bench's fastest message."""
     fastest = 1e-3 * min(_cycles(measured))
     seconds = max(0.02, 5 * fastest)
     off, end = ("", "") if emulator is None else ("# ", ", on the real bench")
@@ -204,7 +204,7 @@ def _timeouts(measured: Sequence[Message], emulator: str | None) -> list[str]:
 
 
 def _enable(enable: Sequence[str]) -> list[str]:
-    """The enable handshake, as far as it follows from the signals' names."""
+    """The enable handshake, guessed from the signals' names."""
     if not enable:
         return ['# enable = { request = "Message.Signal", state = "Message.Signal" }']
     entries = zip(("request", "state"), enable, strict=False)
@@ -254,9 +254,9 @@ def _rehearsal(inputs: Sequence[WrittenInput]) -> Iterable[str]:
     """A first stimulus, and limits for changes from the page: for an emulated bench."""
     moves = next((one for one in inputs if one.quantity), None)
     if moves is not None:
-        room = moves.high - moves.rest
+        distance_up = moves.high - moves.rest
         way = float(f"{0.1 * (moves.high - moves.low):.3g}")
-        way = way if room >= way else -way
+        way = way if distance_up >= way else -way
         rate = float(f"{0.5 * (moves.high - moves.low):.2g}")
         ramp = f'{{ shape = "ramp", to = {way!r}, rate = {rate!r} }}'
         segments = f'segments = [{ramp}, {{ shape = "hold", duration = 2.0 }}]'
@@ -448,6 +448,5 @@ def _driven(sent: Sequence[Message], nodes: Sequence[str], file: str) -> list[st
         return found or list(nodes)
     raise ConfigError(
         f"--bench: {file} does not show who receives the set-points; name the nodes to measure, "
-        "one --bench each; there is "
-        f"{', '.join(nodes) or 'no other one'}"
+        f"one --bench each; there is {', '.join(nodes) or 'no other one'}"
     )

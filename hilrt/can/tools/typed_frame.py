@@ -28,7 +28,7 @@ def frame_of(words: Sequence[str], database: Path | None) -> Frame:
     Raises
     ------
     ConfigError
-        If a frame cannot represent exactly these words, with the reason and a remedy.
+        If no frame represents exactly these words, with the reason and a remedy.
     """
     if "#" in words[0]:
         return _raw_frame(words)
@@ -202,7 +202,7 @@ def _choice(
         return int(given)
     if len(fitting) != 1:
         raise ConfigError(
-            f"{place} is missing, it says what the frame carries; "
+            f"{place} is missing; it selects what the frame carries: "
             f"give {switch.name}= one of {_values(message, switch, fitting)}"
         )
     return next(iter(fitting))
@@ -240,14 +240,14 @@ def _encoded(message: Message, values: dict[str, float], fixed: dict[str, int]) 
         if got is None or not abs(got - value) <= _resolution(signal, value):
             would = "would be missing" if got is None else f"would be {got:.10g}"
             raise ConfigError(
-                f"{message.name}: {name} {would} instead of {value:.10g}, another signal overlaps "
-                "it; omit that one, or send the frame raw"
+                f"{message.name}: {name} {would} instead of {value:.10g}, because another signal "
+                "overlaps it; omit that one, or send the frame raw"
             )
     return data
 
 
 def _resolution(signal: Signal, value: float) -> float:
-    """Maximum change of a value by coding."""
+    """Maximum error of a value due to coding."""
     if signal.is_float:
         relative, smallest = _FLOATS[signal.length]
         step = max(abs(_raw(signal, value)) * relative, smallest)

@@ -39,8 +39,8 @@ def slow(count: int, state: int = 3) -> Frame:
 @pytest.fixture
 def watcher() -> BusWatcher:
     made = BusWatcher(PLAIN.messages)
-    made.take([slow(0), slow(1), slow(2), Frame(0x110, b"", 10**18), slow(2), slow(5)], 0)
-    made.take([Frame(EXTENDED | 0x123, b"\x01\x02"), Frame(ERROR, b"")], 7)
+    made.receive([slow(0), slow(1), slow(2), Frame(0x110, b"", 10**18), slow(2), slow(5)], 0)
+    made.receive([Frame(EXTENDED | 0x123, b"\x01\x02"), Frame(ERROR, b"")], 7)
     return made
 
 
@@ -74,7 +74,7 @@ BA_ "VFrameFormat" BO_ 2566841088 3;
         for k in range(6)
     ]
     group = Frame(EXTENDED | 0x1CFEE305, body[:39], 7)
-    assert watcher.take([begin, *packets], 0) == [begin, *packets, group]
+    assert watcher.receive([begin, *packets], 0) == [begin, *packets, group]
     row = watcher.rows[group.can_id]
     assert (row.name, row.values, row.bits) == ("EC1", {"IdleSpeed": "650 rpm"}, 0.0)
     assert watcher.rows[packets[0].can_id].stats.frames == 6
@@ -83,7 +83,7 @@ BA_ "VFrameFormat" BO_ 2566841088 3;
 
 def test_load_is_about_what_the_wire_carries() -> None:
     watcher = BusWatcher()
-    watcher.take([Frame(0x100, bytes(8), k) for k in range(1, 7001)], 0)
+    watcher.receive([Frame(0x100, bytes(8), k) for k in range(1, 7001)], 0)
     # 7000 frames of 8 bytes fill 1 Mbit/s to some 85 %
     assert watcher.load(1.0, 1e6) == pytest.approx(0.85, abs=0.05)
 
@@ -138,18 +138,18 @@ def floats(torque: float, count: int) -> Frame:
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
 def test_values_that_are_no_number_are_shown_and_counted(text: str) -> None:
     watcher = mistaken()
-    watcher.take([floats(1.5, 0), floats(float(text), 1), floats(float(text), 3)], 0)
+    watcher.receive([floats(1.5, 0), floats(float(text), 1), floats(float(text), 3)], 0)
     row = watcher.rows[0x100]
     assert row.values == {"Torque": text, "Alive": "3", "State": "ON"}
     assert (row.bad_values, row.stats.decode_errors, row.stats.lost) == (2, 0, 1)
     assert f"Torque={text}" in shown(watcher)
-    watcher.take([floats(2.5, 4)], 0)
+    watcher.receive([floats(2.5, 4)], 0)
     assert "Torque=2.5 N[/s]" in shown(watcher)  # brackets are no markup
 
 
 def test_signals_that_are_described_wrongly_leave_the_others_readable() -> None:
     watcher = mistaken()
-    watcher.take([Frame(can_id, bytes([3, 7])) for can_id in (0x101, 0x102, 0x103)], 1)
+    watcher.receive([Frame(can_id, bytes([3, 7])) for can_id in (0x101, 0x102, 0x103)], 1)
     assert watcher.rows[0x101].values == {"Zero": "-", "Whole": "7"}
     assert watcher.rows[0x102].values == {"Big": "-", "Little": "-", "Whole": "3"}
     assert watcher.rows[0x103].values == {"Alive": "-"}
@@ -168,7 +168,7 @@ def test_a_message_that_cannot_be_decoded_is_named_once(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(bus_watcher, "codec", fails)
     watcher = mistaken()
-    watcher.take([Frame(0x101, bytes(2)), Frame(0x101, bytes(2)), floats(1.0, 0)], 1)
+    watcher.receive([Frame(0x101, bytes(2)), Frame(0x101, bytes(2)), floats(1.0, 0)], 1)
     assert len(watcher.problems) == 1
     assert "message Unscaled cannot be decoded" in watcher.problems[0]
     assert (watcher.rows[0x101].name, watcher.rows[0x101].values) == ("Unscaled", {})
@@ -179,7 +179,7 @@ def test_a_frame_that_cannot_be_decoded_shows_no_older_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watcher = mistaken()
-    watcher.take([floats(1.0, 0), Frame(0x100, b"\x01", 1)], 1)
+    watcher.receive([floats(1.0, 0), Frame(0x100, b"\x01", 1)], 1)
     row = watcher.rows[0x100]
     assert signals_text(row) == "undecodable"
     assert (row.stats.decode_errors, watcher.undecodable) == (1, 1)
@@ -188,10 +188,10 @@ def test_a_frame_that_cannot_be_decoded_shows_no_older_values(
         raise OverflowError("whatever")
 
     monkeypatch.setattr(bus_watcher, "_text", fails)
-    watcher.take([floats(1.0, 1)], 1)
+    watcher.receive([floats(1.0, 1)], 1)
     assert (row.stats.decode_errors, row.stats.frames) == (2, 3)
     monkeypatch.undo()
-    watcher.take([floats(1.0, 2)], 1)
+    watcher.receive([floats(1.0, 2)], 1)
     assert not row.undecodable
 
 
@@ -209,7 +209,7 @@ def test_messages_of_one_j1939_group_are_told_apart_or_shown_as_bytes() -> None:
     database = cantools.database.load_string(shared_group(0x18EF0001, 0x18EF0002), "dbc")
     watcher = BusWatcher(database.messages)
     data = b"\x08\x00" + bytes(6)
-    watcher.take([Frame(EXTENDED | i, data, 1) for i in (0x18EF0002, 0x0CEF0001, 0x18EF0007)], 1)
+    watcher.receive([Frame(EXTENDED | i, data, 1) for i in (0x18EF0002, 0x0CEF0001, 0x18EF0007)], 1)
     seen = {row.frame.identifier: (row.name, signals_text(row)) for row in watcher.rows.values()}
     assert seen == {
         0x18EF0002: ("B", "B1=1 rpm"),
@@ -220,7 +220,7 @@ def test_messages_of_one_j1939_group_are_told_apart_or_shown_as_bytes() -> None:
 
 def test_what_j1939_marks_as_not_available_is_shown_so() -> None:
     watcher = BusWatcher(cantools.database.load_string(shared_group(0x18F00400), "dbc").messages)
-    watcher.take([Frame(EXTENDED | 0x18F00400, b"\xff" * 8, 1)], 1)
+    watcher.receive([Frame(EXTENDED | 0x18F00400, b"\xff" * 8, 1)], 1)
     assert signals_text(watcher.rows[EXTENDED | 0x18F00400]) == "A1=n/a"
 
 
@@ -233,7 +233,7 @@ BO_ 256 Pages: 3 A
  SG_ Always : 16|8@1+ (1,0) [0|0] "" A
 """
     watcher = BusWatcher(cantools.database.load_string(text, "dbc").messages)
-    watcher.take([Frame(0x100, b"\x01\x02\x03", 1)], 1)
+    watcher.receive([Frame(0x100, b"\x01\x02\x03", 1)], 1)
     assert signals_text(watcher.rows[0x100]) == "Page=1 Oil=2 Always=3"
-    watcher.take([Frame(0x100, b"\x09\x02\x03", 1)], 1)
+    watcher.receive([Frame(0x100, b"\x09\x02\x03", 1)], 1)
     assert signals_text(watcher.rows[0x100]) == "Page=9 Always=3"

@@ -95,7 +95,10 @@ def test_a_frame_says_what_was_given(words: str, expected: object, database: Pat
         ("Mistakes Zero=5", "signal Zero has the scale 0; correct the database"),
         ("Mistakes Beyond=5", "Beyond extends beyond the message's 2 bytes; correct the database"),
         ("Short Odd=1", "signal Odd is a float of 24 bits; correct"),
-        ("Overlap Wide=5 Narrow=3", "Wide would be 773 instead of 5, another signal overlaps"),
+        (
+            "Overlap Wide=5 Narrow=3",
+            "Wide would be 773 instead of 5, because another signal overlaps",
+        ),
         ("-1#00", "one identifier of 3 or 8 digits"),
         ("123#" + 9 * "00", "up to 8 bytes, or with CAN FD 12"),
     ],
