@@ -194,4 +194,4 @@ def test_the_help_of_every_command_names_a_page_that_has_it():
         said = (ROOT / page).read_text("utf-8")
         top = " ".join(words.split()[:2])
         assert re.search(rf"{top}\b", said) or words == "hilrt sequence", words
-    assert root.epilog == f"{in_documentation(SYMPTOMS)} goes by symptom."
+    assert root.epilog == f"{in_documentation(SYMPTOMS)} is ordered by symptom."
