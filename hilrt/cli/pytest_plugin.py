@@ -79,7 +79,7 @@ class SequenceRunner:
         sequence : type
             A subclass of `hilrt.Sequence` that is defined in a file.
         check : bool
-            Fail the test unless the session ended in order and every result passed.
+            Fail the test unless the session ended normally and every result passed.
         params : dict
             Keyword arguments of the class.
         """

@@ -39,7 +39,7 @@ class Sequence:
 
     The constructor gets `params` of the session file as keyword arguments. `run` continues at
     every communication point, with the samples of that point; the values that it sets act from the
-    next one on. When it returns, the session ends in order. An exception ends the session with the
+    next one on. When it returns, the session ends normally. An exception ends the session with the
     stop sequence of the benches.
     """
 
