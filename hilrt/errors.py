@@ -82,7 +82,7 @@ class CommandRefused(HilrtError):
 
 
 class SessionFault(HilrtError):
-    """The session cannot continue; its benches have been sent to their safe profile."""
+    """The session cannot continue; its benches have run their safe profile."""
 
 
 class PeerLost(SessionFault):

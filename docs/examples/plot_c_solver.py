@@ -107,7 +107,8 @@ plt.show()
 # Write your own
 # --------------
 #
-# * Test vectors of every message, byte by byte, are in :doc:`/protocol`.
+# * Test vectors of the messages that a simple solver exchanges, byte by byte, are in
+#   :doc:`/protocol`.
 # * Receive with a timeout in one blocking call: a poll before each receive adds latency.
 # * In real time the master does not wait for answers. If one comes too late, the solver's ``late``
 #   table says what is used instead (:doc:`/session`).

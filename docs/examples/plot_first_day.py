@@ -139,7 +139,7 @@ bench = start_bench()
 print(run("can", "stats", "--bus", bus, "--database", "drive.dbc", "--duration", "2")[0])
 
 # %%
-# **Go on if** every message of the database arrives as often as the database says, none is lost or
+# **Go on if** every message of the bench arrives as often as the database says, none is lost or
 # undecodable, and ``hilrt can sniff`` shows the same values as the bench's own display. Otherwise
 # see :doc:`/howto/troubleshooting`, "Nothing arrives from the bench". Before you go on, set
 # ``bench_timeout`` to a few times the longest interval in the table.

@@ -31,8 +31,9 @@ result
 # ``sweep`` runs the session once for each setting, in parallel processes, and keeps statistics of
 # the signals that you name. To continue an interrupted sweep, call it again with the same folder.
 # In a script, put all code that runs something below ``if __name__ == "__main__":``, because the
-# processes import the script. In a notebook, ``sweep`` alone displays its folder, the best cases,
-# and a small plot of the estimated errors of all; here are three columns of its table:
+# processes import the script. In a notebook, a cell that ends with ``sweep`` displays its folder,
+# the best cases, and a small plot of the estimated errors of all; here are three columns of its
+# table:
 
 dampers = np.linspace(1000.0, 5000.0, 5)  # N*s/m
 sweep = hilrt.sweep(

@@ -105,7 +105,7 @@ def gateway(
     overrides: Overrides = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
-    """Connect a bench on CAN to a session; on its own machine, the session runs this command."""
+    """Connect a bench on CAN to a session; the session starts this command automatically."""
     _use_keys(keys)
     from hilrt.bench.gateway_process import main as gateway_main
 

@@ -165,8 +165,8 @@ def tune(
     validate: Annotated[
         list[str] | None,
         typer.Option(
-            help="KEY=A,B,C: values, such as initial ones, with which settings are also tested; "
-            "log=LOG: other logs; repeatable"
+            help="KEY=A,B,C: also test the settings with these values, such as initial values; "
+            "log=LOG: also with another log; repeatable"
         ),
     ] = None,
     trials: Annotated[

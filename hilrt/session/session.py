@@ -258,8 +258,8 @@ def run_session(
 ) -> RunResult:
     """Run a session to its end, as ``hilrt run`` does, and return its result.
 
-    If an event loop runs, as in a notebook, the session gets its own thread. Ctrl-C and SIGTERM end
-    the session in order; the result then has the exit status 130.
+    If an event loop runs, as in a notebook, the session gets its own thread. Ctrl-C and SIGTERM
+    bring benches to rest and end the session; the result then has the exit status 130.
 
     Parameters
     ----------

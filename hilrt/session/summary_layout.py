@@ -154,7 +154,8 @@ class FlagFigures(msgspec.Struct):
 
     #: How often one of its flags was raised while no other of its flags was up.
     count: int
-    #: [s] How long any of its flags was up, including the hold time for display.
+    #: [s] How long any of its flags was up, including the delay before it was cleared
+    #: (`reliability.clear_time`).
     seconds: float
     #: [s] Length of the affected steps.
     affected_s: float | None = None
@@ -301,7 +302,8 @@ class AlarmFigures(msgspec.Struct):
     last_t: float
     #: [s] When it last cleared; null while it is up.
     cleared_t: float | None
-    #: [s] How long it was up, including the hold time for display.
+    #: [s] How long it was up, including the delay before it was cleared
+    #: (`reliability.clear_time`).
     active_s: float
     #: The operator who has acknowledged it since it was last raised; empty if nobody has.
     acknowledged_by: str

@@ -60,7 +60,7 @@ class SweepOptions:
     recycle : int
         Number of cases after which a worker is restarted; 0: never.
     timeout : float, optional
-        Time limit of a case, s, after which it is abandoned on its second try.
+        Time limit of a case, s; a case that exceeds it twice, running alone, has no result.
     logs : sequence of str or Path
         Further logs, for a sweep of a recorded log: every case is repeated with each log.
     progress : bool
