@@ -42,7 +42,7 @@ class Channel:
         Intervals not yet sent to a solver that catches up.
     """
 
-    __slots__ = (*("every", "inbox", "inputs", "link", "pending", "s", "sent", "_table"),)
+    __slots__ = ("_table", "every", "inbox", "inputs", "link", "pending", "s", "sent")
 
     def __init__(
         self,
