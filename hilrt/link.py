@@ -1,4 +1,4 @@
-"""Interface of the master to a subsystem, independent of its implementation."""
+"""Interface between the master and a subsystem, independent of its implementation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
     from hilrt.config.structs import SubsystemOptions
 
-#: Everything that an adapter needs besides `hilrt.solver`.
+#: Everything that an adapter needs in addition to `hilrt.solver`.
 __all__ = [
     *("Carrier", "CodeRun", "Command", "Description", "LinearModel", "Link", "Ports", "Probes"),
     *("Asks", "Repeats", "Returns", "Rewinds", "SampleSink", "SessionContext"),
 ]
 
 
-#: Maximum numbers in the state of a subsystem that is probed: each costs a few steps.
+#: Maximum numbers in the state of a probed subsystem, as each costs a few steps.
 LARGEST_STATE = 48
 #: Defects of a subsystem that may be found before the start, by the names of the causes.
 FINDINGS = ("steps_final", "inputs_ignored")
@@ -52,10 +52,10 @@ class SampleSink(Protocol):
             By default, a solver's sample is valid at the end of its step, a bench's at its arrival.
             NaN in `t_valid`: no new value of this output.
         t_arrived : float
-            When it arrived, in session time, s.
+            Session time of its arrival, s.
         uncertainty : float, optional
-            For a bench: uncertainty of its clock, s; NaN: not known yet. A time of validity further
-            in the future shows a wrong clock, and is replaced by `t_arrived`.
+            For a bench: uncertainty of its clock, s; NaN: not known yet. A time of validity farther
+            in the future indicates a wrong clock, and is replaced by `t_arrived`.
         round_trip_us, way_us : float, optional
             For a solver in another process: time from sending the step until the answer was read,
             and until the solver received it.
@@ -68,14 +68,13 @@ class SampleSink(Protocol):
 
 
 class _Nowhere:
-    """Drops samples before there is an exchange."""
+    """Sink that drops samples, before there is an exchange."""
 
     def put(self, *arguments: object, **more: object) -> None:
         pass
 
 
-#: Course of outputs within a step, by a trial: unknown; as smooth as their ends suggest; not
-#: smooth.
+#: Outputs within a step, according to a trial: unknown, smooth, or not smooth.
 UNSEEN, SMOOTH, SWITCHES = range(3)
 
 
@@ -86,12 +85,12 @@ class LinearModel(NamedTuple):
     ----------
     A, B, C, D : ndarray, shape (nx, nx), (nx, nu), (ny, nx), (ny, nu)
     fineness : ndarray, shape (nu,)
-        How finely the subsystem resolves each input within a macro step: 1 continuously, 0 only the
-        start value, 1 - 1/n in n internal steps.
+        Resolution of each input within a macro step: 1 continuous, 0 start value only, 1 - 1/n with
+        n internal steps.
     linear : bool
         Whether it is valid for any state.
     lacking : tuple of int
-        Outputs for which nothing is known.
+        Outputs without any information.
     of_reference : bool
         Whether it belongs to a reference model.
     slope : ndarray, shape (nu,), optional
@@ -136,9 +135,9 @@ class CodeRun(NamedTuple):
     key : str
         The table's key that names the code.
     does : str
-        Description of the action, as text.
+        Action of the code, as text.
     tells : str
-        Information available only after running it.
+        Information available only by running it.
     """
 
     key: str
@@ -256,13 +255,13 @@ _REPLACED = {
 
 
 class Carrier(Protocol):
-    """Carrier of messages shared by several connections: the hub of remote peers.
+    """Carrier of messages, shared by several connections: the hub of remote peers.
 
     Attributes
     ----------
     changed, reporting : dict
-        Connections, as keys, whose peer was lost or has returned, and those with `events`, since
-        they were removed here.
+        Connections, as keys, whose peer was lost or has returned, and those with new `events`. The
+        caller removes them.
     """
 
     changed: dict[Any, None]
@@ -278,13 +277,13 @@ class Carrier(Protocol):
         """Descriptor that is readable when a message of any connection has arrived."""
 
     def receive(self, until_ns: int) -> int:
-        """Pass on received messages until `until_ns`; return their number. Never blocks."""
+        """Deliver received messages until `until_ns`; return their number. Never blocks."""
 
     def watch_again(self) -> None:
-        """Make the descriptor report the next message, when `receive` has found none."""
+        """Rearm the descriptor, after `receive` has found no message."""
 
     def drain(self) -> None:
-        """Pass on all received messages, and do the work of `upkeep`; never blocks."""
+        """Deliver all received messages, and do the work of `upkeep`; never blocks."""
 
     def flush(self) -> None:
         """Send all messages dispatched since the last call; never blocks."""
@@ -342,14 +341,14 @@ class Probes:
         return None
 
     async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
-        """The subsystem about its state before the first step; None if it cannot be probed.
+        """Linear model about the state before the first step; None if it cannot be probed.
 
         It serves only for an estimate: late or invalid results count as None.
         """
         return None
 
     async def renewed_model(self, t: float, h: float, u: Floats) -> LinearModel | None:
-        """The same at `t` [s], while the session runs: A, B, C and D; None if not available.
+        """A, B, C and D at `t` [s], while the session runs; None if not available.
 
         Later steps of the subsystem are not affected.
         """
@@ -362,7 +361,7 @@ class TriesInSlack(Protocol):
     def begin_trial(self, h: float, u: Floats) -> None:
         """Begin a trial for macro steps `h` [s], about inputs `u`, shape (n_inputs,).
 
-        Never waits. The subsystem chooses the state, that of one of its next steps.
+        Never blocks. The subsystem chooses the state, at one of its next steps.
         """
 
     def trial_result(self) -> tuple[bool, LinearModel | None]:
@@ -400,14 +399,14 @@ class Repeats(Protocol):
         """Undo the last step and repeat it with these inputs; it runs in `Link.receive`."""
 
     def tried(self, h: float, coefficients: Floats) -> Floats:
-        """Outputs at the end of the step with these inputs; the state is left unchanged."""
+        """Outputs at the end of the step with these inputs; the state stays unchanged."""
 
 
 class Asks(Protocol):
     """A subsystem that prompts operators."""
 
     def answer(self, number: int, answer: str, who: str) -> bool:
-        """Pass on an operator's answer to the prompt `number`; False if that fails."""
+        """Send an operator's answer to the prompt `number`; return False if that fails."""
 
 
 class Returns(Protocol):
@@ -415,7 +414,7 @@ class Returns(Protocol):
 
     @property
     def returned(self) -> bool:
-        """Whether it is connected again, and waits for `initialize_again`."""
+        """Whether it has reconnected and waits for `initialize_again`."""
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
         """Initialize it at `t0` [s] with the inputs `u0`, shape (n_inputs,).
@@ -443,7 +442,7 @@ class Link(abc.ABC):
         Base of relative paths in `options` (the session file's folder).
     """
 
-    # Facts of the adapter, known before any connection is made.
+    # Properties of the adapter, known before any connection.
 
     Options: ClassVar[type[SubsystemOptions]]
     #: Struct of a ``[groups.NAME]`` table; None if the adapter does not support groups.
@@ -454,26 +453,25 @@ class Link(abc.ABC):
     remote: ClassVar[bool] = False
     #: Whether the session starts the table's ``spawn`` command.
     spawns: ClassVar[bool] = False
-    #: Whether benches run their stop sequence when it is lost, as it only drives the test.
+    #: Whether benches run their stop sequence if it is lost, because it only drives the test.
     stops_in_order: ClassVar[bool] = False
-    #: Class that does the same in the master's process, for simulations; None if this one does.
+    #: Equivalent class in the master's process, for simulations; None if this class is one.
     called: ClassVar[type[Link] | None] = None
 
-    # Facts about the subsystem, known after `open`.
+    # Properties of the subsystem, known after `open`.
 
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     #: Parameters that `set_parameter` may change.
     parameters: Sequence[Parameter] = ()
-    #: Delay from a set-point on the wire to its effect [s]; the master sends set-points earlier by
-    #: it.
+    #: Delay from sending a set-point to its effect [s]; the master sends them this much earlier.
     actuation_delay: float = 0.0
     #: Longest time between two values of a bench's output, if known beforehand, s; else 0.
     sending_interval: float = 0.0
-    #: The same for its most frequent output, which determines when a bench is late.
+    #: Likewise for its most frequent output, which determines when a bench is late.
     fastest_interval: float = 0.0
-    #: Session time after which no more data comes [s]; the session then ends regularly, at the
-    #: first communication point at or after it.
+    #: Session time after which there are no more data [s]; the session ends regularly at the first
+    #: communication point at or after it.
     ends: float = math.inf
     #: Defects found before the start: names of `FINDINGS`.
     findings: Sequence[str] = ()
@@ -483,7 +481,7 @@ class Link(abc.ABC):
     files: Sequence[Path] = ()
     #: Buses whose frames the subsystem's process sends to the recorder.
     buses: Sequence[str] = ()
-    #: Outputs that are multiplexers in a CAN database: which form of a message came, no quantity.
+    #: Outputs that are multiplexers in a CAN database: they select the form of a message.
     multiplexers: Sequence[str] = ()
     #: Objects shared with other connections, if any; set by `prepare`.
     carrier: Carrier | None = None
@@ -505,8 +503,7 @@ class Link(abc.ABC):
     #: Number of messages that arrived but were unusable: malformed, too large or of unknown type;
     #: for a bench or a log also invalid frames, such as damaged ones.
     dropped: int = 0
-    #: Reports of the subsystem for the log; with a `carrier`, which then lists it in `reporting`,
-    #: or without.
+    #: Reports of the subsystem for the log; a `carrier`, if any, lists it in `reporting`.
     events: deque[Any] | None = None
     #: Changes of the session's numbers by a test sequence, for the next cut.
     demands: deque[tuple[str, float]] | None = None
@@ -518,8 +515,8 @@ class Link(abc.ABC):
     on_line: Callable[[str], None] | None = None
     #: Begins or ends a named fault of an emulated bench, without waiting.
     switch_fault: Callable[[str, bool], None] | None = None
-    #: Reason why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty
-    #: if it is, and for models.
+    #: Reason why an enabled bench may not be at rest after `safe` or `stop`; empty if it is at
+    #: rest, and for models.
     not_at_rest: str = ""
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
@@ -543,7 +540,7 @@ class Link(abc.ABC):
     ) -> Description:
         """Describe a subsystem by its table, without connecting.
 
-        Problems of the table are in the result, not raised; a user's code may raise anything.
+        Problems of the table are in the result, not raised; a user's code may raise any exception.
 
         Parameters
         ----------
@@ -571,10 +568,10 @@ class Link(abc.ABC):
         """Set the inputs `u0`, shape (n_inputs,), at `t0` [s] and return the outputs there."""
 
     async def arm(self, u0: Floats) -> None:
-        """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
+        """Enable the bench and bring its inputs to `u0` within their limits; no-op for models."""
 
     def set_parameter(self, name: str, value: float) -> str:
-        """Change a parameter from the next step on; return why it is refused, or an empty text.
+        """Change a parameter from the next step on; return the reason for a refusal, or "".
 
         Never blocks.
         """
@@ -606,7 +603,7 @@ class Link(abc.ABC):
         return None
 
     async def safe(self, reason: str) -> None:
-        """Run the bench's safe profile; models: nothing."""
+        """Run the bench's safe profile; no effect for models."""
 
     async def stop(self, reason: str) -> None:
         """Stop regularly: run the safe profile, withdraw enabling, release the solver."""

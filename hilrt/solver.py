@@ -1,4 +1,4 @@
-"""Interface for users' solvers: a `Solver` has ports, and is stepped over input polynomials."""
+"""Interface for users' solvers: a `Solver` has ports, and is stepped with input polynomials."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class InputPolynomial:
             constant: Floats = c[0].copy()
             return constant
         dt = t - self.t0
-        if last == 1:  # as below, without the loop: first order is the usual one
+        if last == 1:  # as below, without the loop, for the usual first order
             line: Floats = c[1] * dt
             line += c[0]
             return line

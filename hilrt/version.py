@@ -1,3 +1,3 @@
-"""The version, for files, messages and views; separate from `hilrt`, which imports everything."""
+"""The version, for files, messages and views, importable without the rest of `hilrt`."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Numbers and names as text, for the terminal and the report."""
+"""Format numbers and names as text, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPEAKERS = ("session", "operator")
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number with constant width while it changes; a dash for None."""
+    """Format a number with constant width while it changes; a dash for None."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0:
@@ -50,7 +50,7 @@ def width(value: float, unit: str) -> str:
 
 
 def unit_text(unit: str) -> str:
-    """A unit for readers; an undeclared one, ``?``, is omitted."""
+    """Format a unit; an undeclared one, ``?``, is omitted."""
     return unit.replace("?", "")
 
 
@@ -60,14 +60,14 @@ def words(name: str) -> str:
 
 
 def reason_text(reason: str) -> str:
-    """A verdict's reason, with its cause as text as in diagrams, capitalised."""
-    cause, colon, said = reason.partition(": ")
-    told = f"{words(cause)}: {said}" if colon and cause.isidentifier() else reason
-    return told[:1].upper() + told[1:]
+    """Format a verdict's reason, with its cause as in diagrams, capitalised."""
+    cause, colon, rest = reason.partition(": ")
+    line = f"{words(cause)}: {rest}" if colon and cause.isidentifier() else reason
+    return line[:1].upper() + line[1:]
 
 
 def event_text(source: str, text: str) -> str:
-    """An event with its source, in one line."""
+    """Format an event with its source, in one line."""
     return text if source in SPEAKERS else f"{source}: {text}"
 
 
@@ -115,7 +115,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]\
 def kind_of(level: str, cause: str, source: str, text: str) -> tuple[str, ...]:
     """The kind of an event: events of one kind differ only in numbers.
 
-    Events that are mere information must be identical, except for changes of the state.
+    Events at level info must be identical, except for changes of the state.
     """
     numbered = level != "info" or cause == "session"
     return (level, cause, source, _NUMBER.sub("#", text) if numbered else text)
@@ -160,7 +160,7 @@ FLAG_COLUMNS = ("times", "of the time", "of its worst second")
 def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     """Causes that were raised, by the share affected: number of times, and shares.
 
-    If runs at shorter steps have resolved the steps, a lack of other evidence for that is omitted.
+    Causes of missing evidence about the steps are omitted if runs at shorter steps provided it.
     Summaries of older versions contain the flags' durations instead.
     """
     time_s = summary.get("time_s") or 0.0
@@ -185,9 +185,9 @@ def _at_shorter_steps(summary: Mapping[str, Any]) -> bool:
 
 
 def columns_text(rows: Sequence[Sequence[str]]) -> str:
-    """Rows in aligned columns, for a terminal or a pipe.
+    """Format rows in aligned columns, for a terminal or a pipe.
 
-    The first row is the heading; columns that are otherwise empty are omitted.
+    The first row is the heading; columns without other content are omitted.
     """
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
@@ -223,7 +223,7 @@ def _acknowledged(alarm: Mapping[str, Any]) -> str:
 
 
 def alarm_line(alarm: Mapping[str, Any]) -> str:
-    """An alarm of a summary in one line."""
+    """Format an alarm of a summary in one line."""
     name, count = alarm["name"], alarm["count"]
     times = "once" if count == 1 else f"{count:,} times"
     cleared = alarm.get("cleared_t")
@@ -234,12 +234,12 @@ def alarm_line(alarm: Mapping[str, Any]) -> str:
 def unmet(summary: Mapping[str, Any]) -> str:
     """``expectations and measures: 2 failed``; empty if all passed."""
     found = Counter(str(one.get("result")) for one in summary.get("results") or ())
-    said = [f"{found[word]:,} {word}" for word in ("failed", "inconclusive") if found[word]]
-    return f"expectations and measures: {', '.join(said)}" if said else ""
+    counts = [f"{found[word]:,} {word}" for word in ("failed", "inconclusive") if found[word]]
+    return f"expectations and measures: {', '.join(counts)}" if counts else ""
 
 
 def stolen(summary: Mapping[str, Any]) -> str:
-    """``the host took …``: the master's time that a virtual machine's host took, if any."""
+    """``the host took …``: the master's time taken by a virtual machine's host, if any."""
     seconds, wall_s = summary.get("stolen_s") or 0.0, summary.get("wall_s") or 0.0
     if not (seconds > 0.0 and wall_s > 0.0):
         return ""

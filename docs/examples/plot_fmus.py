@@ -48,7 +48,7 @@ print(run("hilrt", "fmu", "info", "Wheel.fmu"))
 # %%
 # Two lines matter most:
 #
-# * *direct from all inputs (a guess: the FMU does not declare it)*: an output with direct
+# * *feedthrough from all inputs (assumed; the FMU does not declare it)*: an output with direct
 #   feedthrough depends on an input at the same time. If an FMU does not declare its dependencies,
 #   each output is assumed to depend on all inputs, unless the session file declares the true
 #   dependencies.

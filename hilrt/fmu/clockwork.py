@@ -199,9 +199,9 @@ class Clockwork:
         """Query the next ticks, after the event iteration at `t` [s]."""
         were, self._were = self._were, set()
         # A countdown may start at any event; a changing interval follows a tick.
-        asked = {"countdown": self._timed}
-        asked["changing"] = [clock for clock in self._timed if clock.reference in were]
-        self._query([c for kind, some in asked.items() for c in some if c.variability == kind], t)
+        queried = {"countdown": self._timed}
+        queried["changing"] = [clock for clock in self._timed if clock.reference in were]
+        self._query([c for kind, some in queried.items() for c in some if c.variability == kind], t)
 
     # -- outputs and state -------------------------------------------------------------------------
 

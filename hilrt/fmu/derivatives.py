@@ -22,12 +22,12 @@ def along(instance: Instance, unknowns: Sized, knowns: Sized, change: Floats) ->
     """
     rows, real_unknowns = _real(unknowns)
     columns, real_knowns = _real(knowns)
-    answer = np.zeros(len(rows))
+    found = np.zeros(len(rows))
     if real_unknowns and real_knowns:
         size = int(rows.sum())
         seed = change[columns]
-        answer[rows] = instance.directional(real_unknowns, real_knowns, seed, size)
-    return answer
+        found[rows] = instance.directional(real_unknowns, real_knowns, seed, size)
+    return found
 
 
 def partial(instance: Instance, unknowns: Sized, knowns: Sized) -> Floats:

@@ -22,7 +22,7 @@ from hilrt.fmu.variables import (
 )
 from hilrt.solver import Parameter, Port
 
-_MOST_ELEMENTS = 1_000_000  # larger sizes would exhaust the memory, and are refused
+_MOST_ELEMENTS = 1_000_000  # larger arrays would exhaust the memory, and are refused
 #: Maximum remarks of one kind about one FMU; more are only counted.
 _MOST_REMARKS = 10
 
@@ -72,9 +72,9 @@ def select(
     sizes = {name: size_of(variable, start) for name, variable in fmu.variables.items()}
     if not problems:  # otherwise the sizes may be wrong
         problems += wrong_lengths(start, sizes)
-    able = _portable(fmu, events)
-    ins = [v for v in fmu.named("input") if v.name in able and v.name not in params]
-    outs = _outputs(fmu, able, outputs, problems)
+    portable = _portable(fmu, events)
+    ins = [v for v in fmu.named("input") if v.name in portable and v.name not in params]
+    outs = _outputs(fmu, portable, outputs, problems)
     problems += _too_large([*ins, *outs, *(fmu.variables[key] for key in start)], sizes)
     problems += _unusable(fmu, [*ins, *outs])
     ins, outs = ([v for v in some if sizes[v.name]] for some in (ins, outs))  # not empty ones
@@ -131,7 +131,7 @@ def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
     for some in (unused, wrong):
         remarks += some[:_MOST_REMARKS]
         if len(some) > _MOST_REMARKS:
-            remarks.append(f"{name}: and {len(some) - _MOST_REMARKS} more variables like that")
+            remarks.append(f"{name}: and {len(some) - _MOST_REMARKS} more such variables")
     return remarks
 
 
@@ -153,22 +153,24 @@ def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
 
 
 def _outputs(
-    fmu: Fmu, able: dict[str, Any], wanted: Sequence[str] | None, problems: list[str]
+    fmu: Fmu, portable: dict[str, Any], wanted: Sequence[str] | None, problems: list[str]
 ) -> list[Any]:
     if wanted is None:
-        return [v for v in fmu.named("output") if v.name in able]
-    able = {name: v for name, v in able.items() if v.type != "Clock" or v.causality == "output"}
+        return [v for v in fmu.named("output") if v.name in portable]
+    portable = {
+        name: v for name, v in portable.items() if v.type != "Clock" or v.causality == "output"
+    }
     found: dict[str, Any] = {}
     for name in wanted:
         # "x[1]" is a name in many FMUs, but also a pattern for "x1".
-        matches = [name] if name in able else fnmatch.filter(able, name)
+        matches = [name] if name in portable else fnmatch.filter(portable, name)
         if not matches:
-            problems.append(f"outputs = {name!r}: {_why_no_output(fmu, name, able)}")
-        found |= {match: able[match] for match in matches}
+            problems.append(f"outputs = {name!r}: {_why_no_output(fmu, name, portable)}")
+        found |= {match: portable[match] for match in matches}
     return list(found.values())
 
 
-def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
+def _why_no_output(fmu: Fmu, name: str, portable: Mapping[str, Any]) -> str:
     """Reason why a name or pattern matches no variable that can be an output."""
     others = unsupported_variables(fmu)
     found = [name] if name in others else fnmatch.filter(others, name)
@@ -180,7 +182,7 @@ def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
             "is a clock that is not an output here; only clocks that the FMU triggers are "
             "outputs, if it has event mode (hasEventMode) and events are on"
         )
-    return f"{fmu.path.name} has no such variable{nearest(name, able)}"
+    return f"{fmu.path.name} has no such variable{nearest(name, portable)}"
 
 
 def _dependencies(
@@ -332,8 +334,8 @@ def unit_of(fmu: Fmu, variable: Any, remarks: list[str] | None = None) -> str:
     if remarks is not None:
         what = "defined differently in the FMU" if known else "unknown"
         remarks.append(
-            f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it converts to no "
-            "other unit: state it under units, or check its connections by hand"
+            f"{fmu.path.name}: unit {unit!r} of {variable.name!r} is {what}, so it cannot be "
+            "converted: state it under units, or check its connections by hand"
         )
     return units.UNSTATED
 

@@ -136,9 +136,9 @@ def _experiment(fmu: Fmu) -> Iterator[str]:
     if default is None:
         return
     values = (("step", default.stepSize), ("tolerance", default.tolerance))
-    said = ", ".join(f"{name} {value}" for name, value in values if value is not None)
-    if said:
-        yield f"  default experiment: {said}"
+    listed = ", ".join(f"{name} {value}" for name, value in values if value is not None)
+    if listed:
+        yield f"  default experiment: {listed}"
 
 
 def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[str]:
@@ -159,9 +159,9 @@ def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[s
         if variable.causality == "input":
             words.append(f"start {port.start:g}")
         elif variable.name not in described and port.feedthrough:
-            words.append("direct from all inputs (a guess: the FMU does not declare it)")
+            words.append("feedthrough from all inputs (assumed; the FMU does not declare it)")
         elif port.feedthrough:
-            words.append(f"direct from {', '.join(port.feedthrough)}")
+            words.append(f"feedthrough from {', '.join(port.feedthrough)}")
         if variable.variability not in ("continuous", None) and variable.type in CONTINUOUS:
             words.append(variable.variability)
         text = f"  {port.name:{width}}  {', '.join(words)}"
@@ -213,11 +213,11 @@ def _use_of(fmu: Fmu, clock: FmuClock) -> str:
     if clock.triggered:
         return "an input, ticks whenever its number changes: connect a clock that is an output"
     if not clock.periodic:
-        return "ticks at times that the FMU gives, driven from here"
+        return "ticks at times that the FMU gives, driven by hilrt"
     if math.isnan(clock.interval):
-        return "ticks at an interval that the FMU gives at its start, driven from here"
+        return "ticks at an interval that the FMU gives at its start, driven by hilrt"
     shift = f", first after {clock.shift:g} s" if clock.shift else ""
-    return f"ticks every {clock.interval:g} s{shift}, driven from here"
+    return f"ticks every {clock.interval:g} s{shift}, driven by hilrt"
 
 
 def _left_out(fmu: Fmu) -> Iterator[str]:

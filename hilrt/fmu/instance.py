@@ -218,10 +218,10 @@ class Instance(abc.ABC):
         """Raise `FmuError` for discard, error and fatal; count and log warnings."""
         if status == OK:
             return
-        said, self._last_message = self._log_hint(), ""
+        hint, self._last_message = self._log_hint(), ""
         if status == WARNING:
             self.warnings += 1
-            if not said:  # otherwise the FMU's own message is logged
+            if not hint:  # otherwise the FMU's own message is logged
                 level = logging.WARNING if self.warnings == 1 else logging.DEBUG
                 log.log(level, "%s: %s returned a warning", self.fmu.path.name, function)
             return
@@ -230,7 +230,7 @@ class Instance(abc.ABC):
         if status >= FATAL:
             self._dead = True  # no further call is allowed, not even for freeing it
         word = _STATUS[status] if status < len(_STATUS) else f"the unknown status {status}"
-        raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{said}")
+        raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{hint}")
 
     def stuck(self, t: float, end: float) -> FmuError:
         """Error for a step to `end` [s] that only reached `t` [s] in `MAX_PARTS` parts."""

@@ -179,7 +179,7 @@ class _Writer:
     ) -> Iterator[str]:
         fmu = self.fmus[path]
         params, left_out = self._params(fmu, component)
-        # An input with a parameter is no port, so a connected one gets a start value instead.
+        # An input with a parameter is not a port, so a connected one gets a start value instead.
         chosen = _select(fmu, component, params)
         typed = chosen.start
         starts = {

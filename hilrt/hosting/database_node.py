@@ -90,19 +90,21 @@ class DatabaseNode(DatabaseBench):
         self.remarks: list[str] = []
         own = [m for m in loaded.messages if options.node in m.senders]
         self._sent = {m.name: m for m in own if self._is_sent(m)}
-        heard = [m for m in loaded.messages if options.node in _receivers(m) and m not in own]
-        heard = [m for m in heard if not (m.is_multiplexed() or m.is_container)]
+        received = [m for m in loaded.messages if options.node in _receivers(m) and m not in own]
+        received = [m for m in received if not (m.is_multiplexed() or m.is_container)]
         if not self._sent:
-            raise ConfigError(f"{database.name}: node {options.node} sends no message that can be")
+            raise ConfigError(
+                f"{database.name}: node {options.node} has no message that can be sent"
+            )
         protections = dict(_protection(text, self._sent) for text in options.protections)
         self.messages = {n: _options(m, protections.get(n)) for n, m in self._sent.items()}
-        super().__init__(self._bench(options.solver, heard), {}, options.solver)
+        super().__init__(self._bench(options.solver, received), {}, options.solver)
         self._patience, self._period = math.inf, CYCLE_S
         self._remark_gaps()
         self._driven: dict[Place, str] = {}  # expressions
         for text in options.values:
             self._set(text)
-        self.receives = {m.name: tuple(s.name for s in m.signals) for m in heard}
+        self.receives = {m.name: tuple(s.name for s in m.signals) for m in received}
         units = {f"{name}.{s}": UNSTATED for name, found in self.receives.items() for s in found}
         texts = list(self._driven.values())
         self._evaluator = Evaluator(texts, units, step=CYCLE_S) if texts else None
@@ -126,7 +128,7 @@ class DatabaseNode(DatabaseBench):
                 self.put(place, value)
         super().advance(now)
 
-    def _bench(self, solver: Solver | None, heard: Sequence[Message]) -> Bench:
+    def _bench(self, solver: Solver | None, received: Sequence[Message]) -> Bench:
         """The node as a bench's table; solver ports keep their names, others get new ones."""
         problems: list[str] = []
 
@@ -143,7 +145,7 @@ class DatabaseNode(DatabaseBench):
             return refs
 
         read, computed = (solver.inputs, solver.outputs) if solver else ((), ())
-        inputs, outputs = find(read, {m.name: m for m in heard}), find(computed, self._sent)
+        inputs, outputs = find(read, {m.name: m for m in received}), find(computed, self._sent)
         if problems:
             raise ConfigError(problems)
         for name, message in self._sent.items():
@@ -281,5 +283,5 @@ def _number(signal: Signal, text: str, where: str) -> float:
         ) from None
     low, high = representable(signal)
     if not low <= value <= high and not (signal.is_float and math.isinf(value)):
-        raise ConfigError(f"{where}: its bits carry {low:g} to {high:g}")
+        raise ConfigError(f"{where}: its bits can represent {low:g} to {high:g}")
     return value

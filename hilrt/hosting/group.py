@@ -1,6 +1,6 @@
 """Groups: many solvers as one subsystem, whose ports are named ``member.port``.
 
-The master sends a group one message with all inputs and receives one answer with all outputs.
+The master sends a group one message with all inputs and receives one reply with all outputs.
 Members exchange data only through the master, like all subsystems.
 """
 

@@ -38,7 +38,7 @@ EXACT, _ROUNDING = 0.1, 1e-7
 #: Number of steps into which a nonlinear solver's macro step is divided, as a test of its accuracy.
 PARTS = 3
 #: Shares of a step at which outputs are observed: switching at a fraction of the step cannot have
-#: the same phase at all of them. And the number of whole steps before, in which the start decays.
+#: the same phase at all of them; and number of whole steps before, in which transients decay.
 INSIDE, SETTLES = (0.07, 0.19, 0.36, 0.57, 0.81, 1.0), 2
 #: Deviation from a parabola at which an output is not smooth, relative to its largest value.
 ROUGH = 0.1

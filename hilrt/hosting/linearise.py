@@ -179,9 +179,9 @@ class Differentiated(Dynamics):
         other = self._differentiate(h, 1, 0, near=True, up_first=False)
         moved = self.perturbation * np.maximum(1.0, np.abs(self._point(1)))
         noise = (np.abs(one - other) * moved).max(axis=1, initial=0.0)
-        answers = (np.abs(one) * moved).max(axis=1, initial=0.0)
+        responses = (np.abs(one) * moved).max(axis=1, initial=0.0)
         same_states = np.array_equal(before[: self.states], again[: self.states])
-        if not same_states or (noise > NOISE_SHARE * answers).any():
+        if not same_states or (noise > NOISE_SHARE * responses).any():
             raise CannotLinearise(
                 "the same step from the same saved state gives different results: the saved state "
                 "is incomplete"
@@ -234,8 +234,8 @@ class Differentiated(Dynamics):
                         for column, i in enumerate(moved):
                             one = point.copy()
                             one[i] = there[i]
-                            answer = self._respond(h, 1, 0, one) - before
-                            found[:, column] = answer / (there[i] - point[i])
+                            change = self._respond(h, 1, 0, one) - before
+                            found[:, column] = change / (there[i] - point[i])
                         if not _agree(near[:, moved], found, seen):
                             return False
         except (HilrtError, ArithmeticError, CannotLinearise):

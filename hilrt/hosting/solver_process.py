@@ -1,6 +1,6 @@
 """``hilrt solver MODULE:CLASS`` or ``MODEL.fmu``: the process that hosts a solver for a master.
 
-One thread waits for a message, steps the solver and answers. ZeroMQ sockets belong to one thread,
+One thread waits for a message, steps the solver and replies. ZeroMQ sockets belong to one thread,
 so nothing is sent while the solver computes. The master does not count that as silence, and the
 process reads messages that arrived in the meantime before it checks whether the master is silent.
 
@@ -258,7 +258,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
 def _handle(
     peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Message, trial: SlackTrial
 ) -> None:
-    """Execute a message, and answer it."""
+    """Execute a message, and reply to it."""
     if isinstance(message, wire.Advance):
         received_ns = peer.heard_ns
         trial.step_begins()
@@ -310,11 +310,11 @@ def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> N
 def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
     u = wire.unpack(message.u, solver.n_inputs)
     if message.direction is None:
-        answer = solver.jacobian(message.source, message.t, message.h, message.order, u)
+        gamma = solver.jacobian(message.source, message.t, message.h, message.order, u)
     else:
         direction = wire.unpack(message.direction, message.order + 1, solver.n_inputs)
-        answer = solver.response(message.t, message.h, u, direction)
-    peer.send(wire.Probed(gamma=None if answer is None else wire.pack(answer)))
+        gamma = solver.response(message.t, message.h, u, direction)
+    peer.send(wire.Probed(gamma=None if gamma is None else wire.pack(gamma)))
 
 
 def _linearise(

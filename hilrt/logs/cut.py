@@ -82,8 +82,8 @@ def cut(
                 copy.attach(piece, name)
         if not copy.count:
             raise ConfigError(f"{path}: has no messages from {low / 1e9:g} s to {high / 1e9:g} s")
-        said = {"cut.from_s": f"{low / 1e9:.9f}", "cut.to_s": f"{high / 1e9:.9f}"}
-        copy.writer.add_metadata("hilrt.cut", {"cut.of": path.name, **said})
+        interval = {"cut.from_s": f"{low / 1e9:.9f}", "cut.to_s": f"{high / 1e9:.9f}"}
+        copy.writer.add_metadata("hilrt.cut", {"cut.of": path.name, **interval})
         copy.finish()
     return Written(out, copy.count, [f"{path}: {file.damage}"] if file.damage else [])
 

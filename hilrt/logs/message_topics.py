@@ -222,11 +222,11 @@ class MessageTopics:
             for name, count in self._unknown_headers.items()
         ]
         if 2 * self.unknown > self.frames:
-            told = list(self._unknown_ids)
-            more = f" and {len(told) - MAX_NAMED:,} more" if len(told) > MAX_NAMED else ""
+            names = list(self._unknown_ids)
+            more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
             notes.append(
                 f"{self.unknown:,} of {self.frames:,} frames are of messages that the database "
-                f"does not know ({', '.join(told[:MAX_NAMED])}{more}): does it belong to this log?"
+                f"does not know ({', '.join(names[:MAX_NAMED])}{more}): does it belong to this log?"
             )
         return notes
 

@@ -71,8 +71,8 @@ def info_lines(contents: Contents) -> Iterator[str]:
     yield f"began        {started:%Y-%m-%d %H:%M:%S.%f} UTC"
     yield f"time         {span}"
     size = f"{contents.size:,} bytes in {contents.chunks:,} chunks"
-    yield f"size         {size}, packed {ratio:.1f}:1"
-    yield f"whole        {'no: ' + contents.damage if contents.damage else 'yes'}"
+    yield f"size         {size}; compression {ratio:.1f}:1"
+    yield f"complete     {'no: ' + contents.damage if contents.damage else 'yes'}"
     missing = contents.metadata.get("rows_missing", "0")
     if missing != "0":
         yield f"rows missing {missing}"
@@ -89,7 +89,7 @@ def info_lines(contents: Contents) -> Iterator[str]:
             f"{rate(contents, topic):>9.2f} Hz  {what}"
         )
     if contents.attachments:
-        yield "files inside"
+        yield "attachments"
         for name, kind, length in contents.attachments:
             yield f"  {name}  {length:,} bytes  {kind}"
 

@@ -135,9 +135,9 @@ def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:
     """
     if not patterns:
         return list(names)
-    lost = [p for p in patterns if not any(fnmatch.fnmatchcase(n, p) for n in names)]
-    if lost:
-        raise ConfigError([f"no signal {p!r}{nearest(p, names)}" for p in lost])
+    unmatched = [p for p in patterns if not any(fnmatch.fnmatchcase(n, p) for n in names)]
+    if unmatched:
+        raise ConfigError([f"no signal {p!r}{nearest(p, names)}" for p in unmatched])
     return [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in patterns)]
 
 

@@ -65,8 +65,8 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
     text = Text.assemble(
         (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")
     )
-    if said := unmet(summary):
-        text.append(f"; {said}", "bold red")
+    if value := unmet(summary):
+        text.append(f"; {value}", "bold red")
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason_text(reason)}")
     if verdict in ("unverified", "degraded", "unreliable"):
@@ -89,11 +89,11 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         table.add_row("step size", f"{number(size.get('min'))} … {number(size.get('max'))} s")
     if repeated := summary.get("repeated"):
         scaling = number(repeated["largest_scaling"], 3)
-        said = f"{repeated['steps']:,} steps, {repeated['refused']:,} times because of their error"
-        table.add_row("repeated", f"{said}; largest scaling factor {scaling}")
+        value = f"{repeated['steps']:,} steps, {repeated['refused']:,} times because of their error"
+        table.add_row("repeated", f"{value}; largest scaling factor {scaling}")
         if corrections := repeated["corrections"]:
-            said = f"{corrections:,} steps, {repeated['unsettled']:,} times without converging"
-            table.add_row("corrector", said)
+            value = f"{corrections:,} steps, {repeated['unsettled']:,} times without converging"
+            table.add_row("corrector", value)
     for key, label in (("lateness_us", "lateness"), ("compute_us", "computing")):
         spread = summary.get(key)
         if spread:
@@ -107,14 +107,14 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         table.add_row("missed ticks", missed_ticks(summary))
         for cause, count in sorted((summary.get("missed_because") or {}).items()):
             table.add_row("", f"{count:,}: {MISSED_BECAUSE.get(cause, words(cause))}")
-        if said := stolen(summary):
-            table.add_row("", said)
+        if value := stolen(summary):
+            table.add_row("", value)
     if shares := processors(summary):
         table.add_row("processors", shares)
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
-        said = f"{learning['turns']:,} turns, {learning['skipped']:,} skipped for lack of time"
-        table.add_row("identification", said)
+        value = f"{learning['turns']:,} turns, {learning['skipped']:,} skipped for lack of time"
+        table.add_row("identification", value)
     return table
 
 

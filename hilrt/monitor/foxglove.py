@@ -117,7 +117,7 @@ class Bridge:
         Ends `run` once the messages received so far are forwarded.
     server : FoxgloveServer
         Its channels and clients.
-    asked : dict of str to int
+    requested : dict of str to int
         Signals requested at full rate, and the number of clients for each.
     """
 
@@ -134,7 +134,7 @@ class Bridge:
         self._rows = []
         self._full: dict[str, FoxgloveChannel] = {}
         self._name_of: dict[str, str] = {}
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
         self._event_readers: set[int] = set()
         self._head: Head | None = None
         self._shown: Status | None = None
@@ -178,9 +178,9 @@ class Bridge:
             return
         for channel in (*(c for _, three in self._rows for c in three), *self._full.values()):
             channel.close()
-        for name in self.asked:
+        for name in self.requested:
             self._viewer.drop_full(name)
-        self.asked.clear()
+        self.requested.clear()
         self._rows, self._full, self._name_of = [], {}, {}
         self._open_channels(head)
 
@@ -218,15 +218,15 @@ class Bridge:
         elif topic == EVENTS:
             self._event_readers.discard(client)
         name = self._name_of.get(topic)
-        if name is None or self.asked[name] + change < 0:  # a channel of the previous session
+        if name is None or self.requested[name] + change < 0:  # a channel of the previous session
             return
-        self.asked[name] += change
-        if self.asked[name] == 0:
-            del self.asked[name]
+        self.requested[name] += change
+        if self.requested[name] == 0:
+            del self.requested[name]
             self._viewer.drop_full(name)
-        elif self.asked[name] == 1 and change > 0:
+        elif self.requested[name] == 1 and change > 0:
             self._viewer.want_full(name)
-            if len(self.asked) > MAX_FULL:
+            if len(self.requested) > MAX_FULL:
                 text = f"only {MAX_FULL} signals at full rate at a time: some get no data"
                 self.server.publish_status(text, WARNING, "full")
 

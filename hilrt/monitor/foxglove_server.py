@@ -50,7 +50,7 @@ class Subscription(msgspec.Struct, rename="camel"):
     channel_id: int
 
 
-class Asked(msgspec.Struct, rename="camel"):
+class ClientRequest(msgspec.Struct, rename="camel"):
     """Request of a client; `op` is its kind."""
 
     op: str
@@ -254,18 +254,18 @@ class FoxgloveClient(WebSocketHandler):
     def on_message(self, message: str | bytes) -> None:
         """Subscribe or unsubscribe; anything else is refused with the reason."""
         try:
-            asked = msgspec.json.decode(message, type=Asked)
+            request = msgspec.json.decode(message, type=ClientRequest)
         except msgspec.MsgspecError as error:
             self._object(f"invalid message: {error}")
             return
-        if asked.op == "subscribe":
-            for one in asked.subscriptions:
+        if request.op == "subscribe":
+            for one in request.subscriptions:
                 self._subscribe(one)
-        elif asked.op == "unsubscribe":
-            for number in asked.subscription_ids:
+        elif request.op == "unsubscribe":
+            for number in request.subscription_ids:
                 self.unsubscribe(number)
         else:
-            self._object(f"{asked.op}: this server only sends")
+            self._object(f"{request.op}: this server only sends")
 
     def on_close(self) -> None:
         """Forget the client."""
@@ -282,13 +282,15 @@ class FoxgloveClient(WebSocketHandler):
             del channel.subscribers[self, number]
             self._server.changed.append((self.number, channel.topic, -1))
 
-    def _subscribe(self, asked: Subscription) -> None:
-        channel = self._server.channels.get(asked.channel_id)
-        if channel is None or asked.id in self._subscriptions or not 0 <= asked.id < 1 << 32:
-            self._object(f"subscription {asked.id} to channel {asked.channel_id}: cannot be made")
+    def _subscribe(self, request: Subscription) -> None:
+        channel = self._server.channels.get(request.channel_id)
+        if channel is None or request.id in self._subscriptions or not 0 <= request.id < 1 << 32:
+            self._object(
+                f"subscription {request.id} to channel {request.channel_id} is not possible"
+            )
             return
-        self._subscriptions[asked.id] = channel
-        channel.subscribers[self, asked.id] = None
+        self._subscriptions[request.id] = channel
+        channel.subscribers[self, request.id] = None
         self._server.changed.append((self.number, channel.topic, 1))
 
     def _object(self, text: str) -> None:

@@ -60,8 +60,8 @@ def live_view(
     foot: list[RenderableType] = [_Cut(alarm, 1) for alarm in _alarms(status)]
     foot.append(_Cut(_flags(others(status.flags)), MAX_FLAG_LINES))
     foot += [_Cut(Text(action), 1) for action in doing(status)]
-    if said := result_words(status):
-        foot.append(Text(said))
+    if results := result_words(status):
+        foot.append(Text(results))
         for result in not_passed(status):
             foot.append(_Cut(Text(f"{result.name}: {result.text}", style="yellow"), 1))
     if status.message:
@@ -169,8 +169,8 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
     if status.verdict:
         parts.append(f"verdict so far {status.verdict}")
     parts += [f"{name} at {step}" for name, step in status.sequences.items()]
-    if said := result_words(status):
-        parts.append(said)
+    if results := result_words(status):
+        parts.append(results)
     if status.message:
         parts.append(message_of(status))
     return " | ".join(parts)
@@ -199,7 +199,7 @@ def event_line(t: float, text: str) -> str:
 
 
 def closing_line(status: Status) -> str:
-    """Line that says how a session ended."""
+    """How a session ended, in one line."""
     parts = [status.state, f"at {status.t:.1f} s"]
     parts += [part for part in (status.verdict, status.message) if part]
     return f"{status.session}: {', '.join(parts)}"

@@ -194,8 +194,8 @@ class Screen:
         if due:
             if status.message:  # the line contains it already
                 lines = [line for line in lines if not line.endswith(status.message)]
-            told = self._stretches_in_words(status) + self._events_in_words(status.message)
-            lines.append(plain_line(status, silent_s) + told)
+            suffix = self._stretches_in_words(status) + self._events_in_words(status.message)
+            lines.append(plain_line(status, silent_s) + suffix)
             self._printed_at, self._printed = now, word
         if lines:
             self._erase_line()
@@ -231,8 +231,8 @@ class Screen:
 
     def _events_in_words(self, message: str) -> str:
         """`` | 0.4 s  engine: …; 2 more``: the oldest events, but not the line's own message."""
-        said, self._unprinted = gathered(self._unprinted), []
-        events = [one for one in said if not message or not one.endswith(message)]
+        kinds, self._unprinted = gathered(self._unprinted), []
+        events = [one for one in kinds if not message or not one.endswith(message)]
         if len(events) > MAX_SHOWN:
             events[MAX_SHOWN:] = [f"{len(events) - MAX_SHOWN} more"]
         return f" | {'; '.join(events)}" if events else ""

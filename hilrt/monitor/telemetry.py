@@ -218,14 +218,16 @@ def alarm_order(status: Status) -> list[AlarmStatus]:
 
 def alarm_words(alarm: AlarmStatus) -> str:
     """State of an alarm: ``active since 3.2 s, 4 times; acknowledged by ada at 5.0 s``."""
-    said = f"active since {alarm.last_t:.1f} s"
+    state = f"active since {alarm.last_t:.1f} s"
     if alarm.cleared_t is not None:
-        said = f"cleared at {alarm.cleared_t:.1f} s, raised at {alarm.last_t:.1f} s"
+        state = f"cleared at {alarm.cleared_t:.1f} s, raised at {alarm.last_t:.1f} s"
     if alarm.count > 1:
-        said += f", {alarm.count:,} times since {alarm.first_t:.1f} s"
+        state += f", {alarm.count:,} times since {alarm.first_t:.1f} s"
     if not alarm.acknowledged_by:
-        return f"{said}; not acknowledged"
-    return f"{said}; acknowledged by {alarm.acknowledged_by} at {alarm.acknowledged_t or 0.0:.1f} s"
+        return f"{state}; not acknowledged"
+    return (
+        f"{state}; acknowledged by {alarm.acknowledged_by} at {alarm.acknowledged_t or 0.0:.1f} s"
+    )
 
 
 def doing(status: Status) -> list[str]:
@@ -245,8 +247,8 @@ def prompt_words(prompt: PromptStatus) -> str:
 def result_words(status: Status) -> str:
     """Counts of results by kind: ``results: 2 passed, 1 failed``."""
     counts = status.result_counts
-    said = [f"{counts[w]} {w}" for w in ("passed", "inconclusive", "failed") if counts.get(w)]
-    return f"results: {', '.join(said)}" if said else ""
+    parts = [f"{counts[w]} {w}" for w in ("passed", "inconclusive", "failed") if counts.get(w)]
+    return f"results: {', '.join(parts)}" if parts else ""
 
 
 def message_of(status: Status) -> str:

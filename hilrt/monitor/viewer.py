@@ -98,7 +98,7 @@ class Viewer:
             self._context.destroy(linger=0)
             raise
         self._client: CommandClient | None = None
-        self._asked_at = ""
+        self._client_address = ""
         self.client()
 
     @property
@@ -177,10 +177,10 @@ class Viewer:
         over_tcp = self._telemetry.startswith("tcp://")  # other transports have no port
         if address == "" and over_tcp and head is not None and head.commands:
             address = f"{self._telemetry.rpartition(':')[0]}:{head.commands}"
-        if address and address != self._asked_at:
+        if address and address != self._client_address:
             if self._client is not None:  # of a previous session, at another port
                 self._client.close()
-            self._asked_at = address
+            self._client_address = address
             self._client = CommandClient(address, self._context, run=self.run)
         return self._client
 

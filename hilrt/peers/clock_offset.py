@@ -1,6 +1,6 @@
 """Offset and drift of a peer's clock against the master's, from two-way exchanges.
 
-Cristian (1989). The master sends its reading `sent_ns`; the peer answers with its own, `peer_ns`;
+Cristian (1989). The master sends its reading `sent_ns`; the peer replies with its own, `peer_ns`;
 the master receives the answer at `received_ns`. Whatever the delays, the peer's reading was taken
 between the two, so the offset peer − master is in ``[peer_ns − received_ns, peer_ns − sent_ns]``.
 """
@@ -129,17 +129,17 @@ class ClockOffset:
 
 #: Exchanges that measure a peer's clock right after it has connected.
 OFFSET_EXCHANGES = 12
-#: Unanswered requests kept.
-QUESTIONS = 16
+#: Open requests kept.
+OPEN_REQUESTS = 16
 
 
 class ClockExchanges:
     """Requests for one peer's clock, matched with the heartbeats that answer them."""
 
     def __init__(self) -> None:
-        self._questions: deque[int] = deque(maxlen=QUESTIONS)
+        self._open: deque[int] = deque(maxlen=OPEN_REQUESTS)
         self._left = OFFSET_EXCHANGES
-        self._forgotten = 0
+        self._discarded = 0
 
     def count_turn(self) -> bool:
         """Return whether an exchange in addition to regular heartbeats is due, and count it."""
@@ -152,17 +152,17 @@ class ClockExchanges:
         """Schedule a few more measurements, if earlier answers were read late."""
         self._left = OFFSET_EXCHANGES
 
-    def question(self, now_ns: int) -> Heartbeat:
+    def request(self, now_ns: int) -> Heartbeat:
         """The heartbeat that requests the peer's clock."""
-        self._forgotten += len(self._questions) == QUESTIONS
-        self._questions.append(now_ns)
+        self._discarded += len(self._open) == OPEN_REQUESTS
+        self._open.append(now_ns)
         return Heartbeat(sent_ns=now_ns)
 
     def is_answer(self, message: Heartbeat) -> bool:
         """Whether the message answers an open request; each is answered once."""
-        if message.echo_ns not in self._questions:
+        if message.echo_ns not in self._open:
             return False
-        self._questions.remove(message.echo_ns)
+        self._open.remove(message.echo_ns)
         return True
 
     def is_late_answer(self, message: Heartbeat) -> bool:
@@ -170,6 +170,6 @@ class ClockExchanges:
 
         A peer that was busy for a long time answers all requests of that time.
         """
-        late = self._forgotten > 0 and (not self._questions or message.echo_ns < self._questions[0])
-        self._forgotten -= late
+        late = self._discarded > 0 and (not self._open or message.echo_ns < self._open[0])
+        self._discarded -= late
         return late

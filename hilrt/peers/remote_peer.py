@@ -229,10 +229,10 @@ class RemotePeer:
         self._contests += 1
         if self.hello is None or self._contests > CONTESTS_REPORTED:
             return
-        asked, held = origin.described(hello.pid), self.origin.described(self.hello.pid)
-        text = f"{asked} replaces {held}"
+        newcomer, held = origin.described(hello.pid), self.origin.described(self.hello.pid)
+        text = f"{newcomer} replaces {held}"
         if refused:
-            text = f"{asked} requested the name of {held} and was refused: {refused}"
+            text = f"{newcomer} requested the name of {held} and was refused: {refused}"
         self._emit(Contested(self.name, text))
 
     def accept(self, connection: Connection, hello: Hello, origin: Origin, now_ns: int) -> None:
@@ -345,7 +345,7 @@ class RemotePeer:
         return f"{dropped}; see its log" if dropped else "see its log"
 
     def _request_clock(self, now_ns: int) -> None:
-        self._send(self.clock_exchanges.question(now_ns))
+        self._send(self.clock_exchanges.request(now_ns))
 
     def _heartbeat(self, message: Heartbeat, now_ns: int) -> None:
         if message.echo_ns == 0:

@@ -183,13 +183,13 @@ class ProgressReceiver:
 
     def poll(self) -> bool:
         """Receive reports; return whether there was one since the last call."""
-        heard = False
+        received = False
         with contextlib.suppress(zmq.Again):
             for _ in range(MESSAGES):
                 message = self._socket.recv(zmq.NOBLOCK)
                 with contextlib.suppress(msgspec.MsgspecError):
-                    self.newest, heard = _decoder.decode(message), True
-        return heard
+                    self.newest, received = _decoder.decode(message), True
+        return received
 
     def close(self) -> None:
         """Free the socket."""

@@ -76,14 +76,14 @@ def main_signals(log: RecordedSignals) -> list[str]:
         names += [f"{point}:sent", measured]
     outputs = [name for name in log.names if log.topic(name) == "outputs"] or log.names
     found = dict.fromkeys((*names, *bonds, *(source for source, _ in wires), *outputs))
-    switches, telling, others = multiplexers_of(log.metadata), list[str](), list[str]()
+    switches, varying, others = multiplexers_of(log.metadata), list[str](), list[str]()
     for name in found:
         if name in log:
-            tells = name not in switches and varies(log.held(name))
-            (telling if tells else others).append(name)
-        if len(telling) == MOST_SHOWN:
+            changes = name not in switches and varies(log.held(name))
+            (varying if changes else others).append(name)
+        if len(varying) == MOST_SHOWN:
             break
-    return [*telling, *others][:MOST_SHOWN]
+    return [*varying, *others][:MOST_SHOWN]
 
 
 def multiplexers_of(metadata: Mapping[str, str]) -> set[str]:
@@ -142,9 +142,9 @@ def log_html(log: RecordedSignals) -> str:
     times = log.time(log.names[0]) if log.names else np.empty(0)
     span = f", {number(float(times[0]))} s to {number(float(times[-1]))} s" if len(times) else ""
     ends_early = f" – ends early: {log.truncated}" if log.truncated else ""
-    said = f"{len(log.names):,} signals, {len(times):,} rows{span}, {len(log.events):,} events"
+    extent = f"{len(log.names):,} signals, {len(times):,} rows{span}, {len(log.events):,} events"
     return (
-        f"<p><b>{html.escape(str(log.path))}</b><br>{html.escape(said + ends_early)}</p>"
+        f"<p><b>{html.escape(str(log.path))}</b><br>{html.escape(extent + ends_early)}</p>"
         + signal_table(log, main_signals(log))
     )
 
@@ -165,7 +165,7 @@ def signal_table(log: RecordedSignals, names: Sequence[str]) -> str:
         )
     if not rows:
         return ""
-    headings = "".join(f"<th>{one}</th>" for one in ("", "least", "most", "last", "", ""))
+    headings = "".join(f"<th>{one}</th>" for one in ("", "min", "max", "last", "", ""))
     return f"<table><thead><tr>{headings}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
@@ -194,7 +194,7 @@ def sparkline_svg(values: Floats) -> str:
     drawn = "".join(f'<polyline points="{" ".join(line)}"/>' for line in lines if line)
     return (
         f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" fill="none" '
-        f'stroke="currentColor" role="img" aria-label="course">{drawn}</svg>'
+        f'stroke="currentColor" role="img" aria-label="time history">{drawn}</svg>'
     )
 
 

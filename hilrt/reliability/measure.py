@@ -212,11 +212,11 @@ def follow_silence(plan: Plan, state: State, given: StepInput, s: int) -> float:
     subsystem, ports, elapsed = state.subsystems[s], plan.subsystems[s], given.session[0].elapsed
     if ports.calculated:
         return 0.0
-    heard = not given.subsystems[s].late
+    received = not given.subsystems[s].late
     for i in range(ports.first_output, ports.first_output + ports.outputs):
         if state.outputs[i].arrived:
-            heard = True
-    subsystem.silent = 0.0 if heard else subsystem.silent + elapsed
+            received = True
+    subsystem.silent = 0.0 if received else subsystem.silent + elapsed
     if plan.session[0].variable_step:
         return float(subsystem.silent)
     return max(float(subsystem.silent), elapsed - plan.session[0].step)  # the master was suspended

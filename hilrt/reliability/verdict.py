@@ -143,16 +143,16 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         if grade == GOOD:
             continue
         where = cause.text.format(_some(total.places) or cause.places)
-        said = f"{name}: {where}, {_shares(share, total.worst_second)}"
+        text = f"{name}: {where}, {_shares(share, total.worst_second)}"
         if cause.evidence:
-            grade, said = UNVERIFIED, f"{said}; {cause.evidence}"
+            grade, text = UNVERIFIED, f"{text}; {cause.evidence}"
         most = _most(name, share, course)
         if not cause.explains and most != GOOD:
-            found.append((min(grade, most), said))
+            found.append((min(grade, most), text))
         elif name != "deadline_missed" or not _often_missed(course):  # otherwise listed already
-            explanations.append(said)
+            explanations.append(text)
     word = WORDS[max((grade for grade, _ in found), default=GOOD)]
-    reasons = [said for _, said in found]
+    reasons = [text for _, text in found]
     return Verdict(word, reasons + explanations if reasons else [])
 
 
@@ -170,9 +170,9 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
     yield from _of_the_errors(course)
     if _often_missed(course):
         missed, steps = course.missed, course.steps
-        said = f"{missed:,} ticks in {steps:,} steps were missed, including skipped ones"
+        text = f"{missed:,} ticks in {steps:,} steps were missed, including skipped ones"
         mostly = missed > MISSED_SHARE * max(steps, 1)
-        yield UNRELIABLE if mostly else DEGRADED, f"deadline_missed: {said}"
+        yield UNRELIABLE if mostly else DEGRADED, f"deadline_missed: {text}"
 
 
 def _most(name: str, share: float, course: SessionCourse) -> int:
@@ -221,8 +221,8 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
     """Grades of the estimated errors: worst signal, and energy of every bond."""
     if any(error.how == GAIN_RANGE_MANY for error in course.errors.values()):
         many = f"{len(course.errors):,} outputs are coupled, at most {MOST_TRIED} are probed"
-        said = f"sensitivities: they were left out, as {many}; the errors may be far smaller"
-        yield UNVERIFIED, f"{said}; {EVIDENCE[GAIN_RANGE_MANY]}"
+        text = f"sensitivities: they were left out, as {many}; the errors may be far smaller"
+        yield UNVERIFIED, f"{text}; {EVIDENCE[GAIN_RANGE_MANY]}"
     unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]
     if unknown:
         yield UNVERIFIED, f"estimated error: unknown for {_some(unknown)}"
@@ -234,15 +234,15 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
             yield grade, f"estimated error: {STILL}"
         elif grade != GOOD:
             name, error = worst
-            said = f"that of {name} is {width(error.high, error.unit)} (95 %)"
-            yield grade, f"estimated error: {said}, {_share_of(error)}"
+            text = f"that of {name} is {width(error.high, error.unit)} (95 %)"
+            yield grade, f"estimated error: {text}, {_share_of(error)}"
     for name, bond in course.bonds.items():
         grade = UNRELIABLE if bond.share > BOND_UNRELIABLE else DEGRADED
         if math.isnan(bond.share):
             yield UNVERIFIED, f"estimated error: the energy of bond {name} is unknown"
         elif bond.share > BOND_DEGRADED:
-            said = f"{bond.share:.0%} of the energy that bond {name} carried"
-            yield grade, f"estimated error: {said} was created at its interface"
+            text = f"{bond.share:.0%} of the energy that bond {name} carried"
+            yield grade, f"estimated error: {text} was created at its interface"
 
 
 def _grade_error(error: Estimate) -> int:
@@ -301,5 +301,5 @@ def _is_bad(cause: Cause, total: FlagTotal) -> bool:
 
 def _shares(share: float, worst_second: float) -> str:
     """``1.4% of the time, 30.0% of its worst second``."""
-    said = f"{share:.1%} of the time"
-    return f"{said}, {worst_second:.1%} of its worst second" if worst_second > share else said
+    text = f"{share:.1%} of the time"
+    return f"{text}, {worst_second:.1%} of its worst second" if worst_second > share else text

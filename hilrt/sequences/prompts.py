@@ -77,11 +77,11 @@ class Prompts:
     def open(self, text: str, answers: list[str], declared: str | None, until: float) -> Question:
         """Open a question."""
         self._count += 1
-        asked = Question(
+        question = Question(
             number=self._count, text=text, answers=answers, declared=declared, until=until
         )
-        self._waiting[asked.number] = asked
-        return asked
+        self._waiting[question.number] = question
+        return question
 
     def close(self, question: Question) -> None:
         """Close the prompt."""

@@ -221,8 +221,8 @@ def value_fault(numerics: Numerics) -> str:
     if state.session[0].alarm_level == DIVERGED:
         return describe_divergence(numerics.network, given)
     alarms = numerics.alarms.ending(state)
-    told = [f"alarm: {', '.join(alarms)}"] if alarms else []
-    return "; ".join(told + Ranges(numerics.network, numerics.plan).ending(state, given))
+    causes = [f"alarm: {', '.join(alarms)}"] if alarms else []
+    return "; ".join(causes + Ranges(numerics.network, numerics.plan).ending(state, given))
 
 
 class Ending:

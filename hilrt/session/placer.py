@@ -217,7 +217,7 @@ def connected(cluster: str, count: int) -> Iterator[Client]:
             client = Client(**where, timeout="10s")
         except (OSError, ValueError, TimeoutError) as error:
             raise ConfigError(
-                f"--cluster {cluster}: no Dask scheduler answers there ({error}); start one (dask "
+                f"--cluster {cluster}: no Dask scheduler responds there ({error}); start one (dask "
                 f"scheduler), or give {LOCAL} to use this machine's processors"
             ) from None
         yield stack.enter_context(client)

@@ -109,24 +109,24 @@ class Result:
         """Show the result in a notebook: verdict with its reasons, alarms, and the main signals."""
         from hilrt.record.notebook import main_signals, signal_table
 
-        said = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
-        said[0] += f"<b>{html.escape(self.verdict or 'no tick ran')}</b>"
-        said[0] += f"; <b>{html.escape(failed)}</b>" if (failed := unmet(self.summary)) else ""
-        said += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
+        lines = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
+        lines[0] += f"<b>{html.escape(self.verdict or 'no tick ran')}</b>"
+        lines[0] += f"; <b>{html.escape(failed)}</b>" if (failed := unmet(self.summary)) else ""
+        lines += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
         reasons = self.summary.get("reasons") or ()
-        said += [f"• {html.escape(reason_text(reason))}" for reason in reasons]
+        lines += [f"• {html.escape(reason_text(reason))}" for reason in reasons]
         if self.summary.get("estimated_error"):
-            said.append(html.escape(about_errors(self.summary)))
+            lines.append(html.escape(about_errors(self.summary)))
         alarms = self.summary.get("alarms") or ()
-        said += [f"alarm {html.escape(alarm_line(alarm))}" for alarm in alarms]
+        lines += [f"alarm {html.escape(alarm_line(alarm))}" for alarm in alarms]
         steps, time_s = self.summary.get("steps"), self.summary.get("time_s")
         if steps:
-            said.append(f"{steps:,} steps over {number(time_s)} s")
+            lines.append(f"{steps:,} steps over {number(time_s)} s")
         table = ""
         if self._may_show_log():
             with contextlib.suppress(RecordError):
                 table = signal_table(self.log, main_signals(self.log))
-        return f"<p>{'<br>'.join(said)}</p>{table}"
+        return f"<p>{'<br>'.join(lines)}</p>{table}"
 
     def _may_show_log(self) -> bool:
         """Whether the log is in memory, or small enough to be read for display."""

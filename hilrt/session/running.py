@@ -133,9 +133,9 @@ def _check_disk_space(opened: Opened, duration: float, signals: int) -> None:
     master = opened.tables.master
     control = master.step_control
     step = master.step if control.method == "fixed" else control.maximum
-    told = compare_room(opened.folder, RowsToCome(signals, step, duration))
-    if told:
-        opened.events.warn_of_recorder(told, "disk_full")
+    warning = compare_room(opened.folder, RowsToCome(signals, step, duration))
+    if warning:
+        opened.events.warn_of_recorder(warning, "disk_full")
 
 
 async def _tick(

@@ -145,15 +145,15 @@ class SessionRun:
     async def _connect(self, opened: Opened, described: Described) -> Connected:
         """Load the numerics while the processes start, and wait for the subsystems.
 
-        Peers are answered meanwhile, as a first compilation takes longer than their timeout.
-        Their clocks are measured again afterwards, when the master answers promptly.
+        Peers get replies meanwhile, as a first compilation takes longer than their timeout. Their
+        clocks are measured again afterwards, when the master replies promptly.
         """
 
         def report(left: Sequence[str]) -> None:
             self.awaited = list(left)
             more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
-            said = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
-            opened.publisher.announce(str(opened.events.state), said, still=True)
+            message = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
+            opened.publisher.announce(str(opened.events.state), message, still=True)
 
         expects = may_expect(opened.tables)
         connected = await connect(

@@ -100,9 +100,9 @@ def basis_of_delays(measured: MeasuredDelays, file: SessionFile) -> str:
     count = len(measured.lateness_us)
     if not measured.session:
         return f"delays: {count} wake-ups of {measured.host}; peers were not measured"
-    said = f"delays: {count} ticks of {measured.session} on {measured.host}"
+    line = f"delays: {count} ticks of {measured.session} on {measured.host}"
     own = file.tables.session.name
-    return said if measured.session == own else f"{said}, which is another session than {own}"
+    return line if measured.session == own else f"{line}, which is a different session from {own}"
 
 
 def check_wish(
@@ -152,7 +152,7 @@ class ModelRun:
         self.signals = sorted(s for s in sources if not s.startswith(f"{CALCULATED}."))
 
     def __call__(self, settings: Settings, ideal: bool) -> ModelTrial:
-        """Run the models; `ideal` has no effect, as they answer at once."""
+        """Run the models; `ideal` has no effect, as they respond at once."""
         del ideal
         changed = override(self._file, {**settings, **ALONE})
         try:

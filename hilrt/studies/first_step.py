@@ -164,7 +164,7 @@ class StartErrors:
             y[own] = sample.y
             if sample.y_mid is not None:
                 middle[own] = sample.y_mid
-            answers = hosted.jacobian("probe", 0.0, h, 1, u)
-            if answers is not None:
-                gamma[own, inputs] = answers[1]
+            own_gamma = hosted.jacobian("probe", 0.0, h, 1, u)
+            if own_gamma is not None:
+                gamma[own, inputs] = own_gamma[1]
         return y, middle, gamma

@@ -37,7 +37,7 @@ class ModelTrial(NamedTuple):
     fault: str = ""
 
 
-#: Runs the models with settings; with True ideally: answers without delay, measured without noise.
+#: Runs the models with settings; with True ideally: outputs without delay, measured without noise.
 Run = Callable[[Settings, bool], ModelTrial]
 
 

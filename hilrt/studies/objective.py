@@ -136,7 +136,7 @@ def motion_notes(tables: Session, logs: Sequence[str], keys: Sequence[str]) -> l
         for path in logs:
             found = oscillations(load_log(path), bond.flow)
             if found:
-                said = ", ".join(f"{number(f, 3)} Hz ({round(100.0 * s)} %)" for f, s in found)
+                peaks = ", ".join(f"{number(f, 3)} Hz ({round(100.0 * s)} %)" for f, s in found)
                 where = f" in {path}" if len(logs) > 1 else ""
-                notes.append(f"{bond.flow}{where} oscillates at {said}")
+                notes.append(f"{bond.flow}{where} oscillates at {peaks}")
     return [*notes, NEEDED] if bonds else []

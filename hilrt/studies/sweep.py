@@ -111,10 +111,10 @@ class SweepResult:
     def _repr_html_(self) -> str:
         """Show the sweep in a notebook: its cases, and those with the smallest estimated errors."""
         frame = self.frame
-        said = f"{self.cases:,} cases, {self.ran:,} run now, {self.lost:,} without a result"
+        text = f"{self.cases:,} cases, {self.ran:,} run now, {self.lost:,} without a result"
         counts = frame["verdict"].value_counts()
-        said += "".join(f", {count:,} {verdict}" for verdict, count in counts.items() if verdict)
-        head = f"<p><b>{html.escape(str(self.folder))}</b><br>{html.escape(said)}</p>"
+        text += "".join(f", {count:,} {verdict}" for verdict, count in counts.items() if verdict)
+        head = f"<p><b>{html.escape(str(self.folder))}</b><br>{html.escape(text)}</p>"
         if "error" not in frame:
             return head
         ranked = frame.sort_values("error")

@@ -326,7 +326,9 @@ class _WhatIfLog:
             if event.cause not in CAUSES and event.source != "recorder":
                 t_ns = round(event.t * 1e9)
                 level = cast("Level", event.level)
-                told = RecordEvent(t_ns, level, event.cause, event.source, event.text, event.value)
-                self._recording.event(told)
+                replayed = RecordEvent(
+                    t_ns, level, event.cause, event.source, event.text, event.value
+                )
+                self._recording.event(replayed)
         self._recording.finish(RecordEnd(b"", self._recording.rows, 0))
         return self._recording.path

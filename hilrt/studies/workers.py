@@ -68,7 +68,7 @@ def connected(cluster: str | None, count: int | None) -> Iterator[Client]:
     Raises
     ------
     ConfigError
-        Without Dask, if no cluster answers, for a cluster exposed without TLS, and in a script
+        Without Dask, if no cluster responds, for a cluster exposed without TLS, and in a script
         without a guard.
     """
     if cluster is None:

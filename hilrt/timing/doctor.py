@@ -292,8 +292,8 @@ def hardware_stamps(name: str) -> bool:
     info = array.array("I", [_GET_TS_INFO] + [0] * (_TS_INFO_WORDS - 1))
     request = struct.pack("16sP16x", name.encode(), info.buffer_info()[0])
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            fcntl.ioctl(asked, _SIOCETHTOOL, request)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            fcntl.ioctl(probe, _SIOCETHTOOL, request)
     except OSError:
         return False
     return info[1] & _HARDWARE == _HARDWARE

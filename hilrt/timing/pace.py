@@ -41,7 +41,7 @@ class Samples(EarlyReceiver, Protocol):
         """Whether any solver has queued intervals, which wait for its previous answer."""
 
     async def catch_up(self, until_ns: int) -> None:
-        """Send queued intervals as fast as the solvers answer, until `until_ns` (monotonic), ns."""
+        """Send queued intervals as fast as the solvers reply, until `until_ns` (monotonic), ns."""
 
     async def collect(self, t_ns: int, timeout: float, stopping: Stopping) -> None:
         """Wait until every solver has answered up to `t_ns`; `PeerLost` after `timeout` [s]."""

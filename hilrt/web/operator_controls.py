@@ -152,24 +152,24 @@ class OperatorControls:
             status = self._source.viewer.status
             now = status.adjustable.get(self.what.value) if status is not None else None
             cut = dict(self.what.options)[self.what.value] != self.what.value
-            said = f"{self.what.value}: " if cut else ""
-            said += f"from {plain(low)} to {plain(high)}; "
-            said += f"now {plain(now)}" if now is not None else "only while the session runs"
+            content = f"{self.what.value}: " if cut else ""
+            content += f"from {plain(low)} to {plain(high)}; "
+            content += f"now {plain(now)}" if now is not None else "only while the session runs"
             if self.what.value.startswith(OPERATED):
-                said += f"; “{GIVE_BACK}” releases it"
-            change(self.bounds, text=f'<p class="soft">{text(said)}</p>')
+                content += f"; “{GIVE_BACK}” releases it"
+            change(self.bounds, text=f'<p class="soft">{text(content)}</p>')
 
-    def _offer_answers(self, asked: list[PromptStatus]) -> None:
+    def _offer_answers(self, waiting: list[PromptStatus]) -> None:
         """Show a row of answer buttons for each waiting question of a test sequence."""
-        if asked == self._asked:
+        if waiting == self._asked:
             return
         before = dict(zip((one.number for one in self._asked), self.prompts.children, strict=True))
-        self.prompts.children = [before.get(one.number) or self._question(one) for one in asked]
-        self._asked = asked
+        self.prompts.children = [before.get(one.number) or self._question(one) for one in waiting]
+        self._asked = waiting
 
     def _question(self, prompt: PromptStatus) -> Any:
-        said = f'<p role="alert"><b>{text(prompt_words(prompt))}</b></p>'
-        parts: list[Any] = [Div(text=said, disable_math=True, stylesheets=self._sheets)]
+        content = f'<p role="alert"><b>{text(prompt_words(prompt))}</b></p>'
+        parts: list[Any] = [Div(text=content, disable_math=True, stylesheets=self._sheets)]
         for i, answer in enumerate(prompt.answers, 1):
             act = partial(self.ask, "answer", float(prompt.number), answer)
             name = f"answer-{prompt.number}-{i}"
@@ -213,19 +213,19 @@ class OperatorControls:
         self.ask("shadow", value=0.0 if status is not None and status.shadow else 1.0)
 
     def _mark(self) -> None:
-        said = self._typed["note"].text.strip()
-        if not said:
+        content = self._typed["note"].text.strip()
+        if not content:
             self.answered(Reply(False, "write a note first"))
-        elif len(said) > MAX_TEXT:
-            reason = f"the note has {len(said)} characters, and at most {MAX_TEXT} are kept"
+        elif len(content) > MAX_TEXT:
+            reason = f"the note has {len(content)} characters, and at most {MAX_TEXT} are kept"
             self.answered(Reply(False, reason))
         else:
             self._typed["note"].put("")  # a second press must not send it again
-            self._send("mark", 0.0, said, partial(self._marked, said))
+            self._send("mark", 0.0, content, partial(self._marked, content))
 
-    def _marked(self, said: str, reply: Reply) -> None:
+    def _marked(self, content: str, reply: Reply) -> None:
         if not reply.ok and not self._typed["note"].text:
-            self._typed["note"].put(said)
+            self._typed["note"].put(content)
         self.answered(reply)
 
     def _adjust(self) -> None:
@@ -280,9 +280,9 @@ class OperatorControls:
             return
         self._asked_at = time.monotonic()
         self._request += 1
-        number, said = self._waiting[0]
+        number, content = self._waiting[0]
         answered = partial(self._acknowledged, self._request)
-        self._send("acknowledge", number, said[:MAX_TEXT], answered)
+        self._send("acknowledge", number, content[:MAX_TEXT], answered)
 
     def _acknowledged(self, request: int, reply: Reply) -> None:
         if not self._asked_at or request != self._request:  # the reply arrives after its time-out
@@ -338,16 +338,16 @@ class TypedText:
 
 def typed_number(text: str, low: float, high: float) -> float:
     """Parse a number from `low` to `high`; `ValueError` with the reason otherwise."""
-    said = text.strip()
-    if not said:
+    content = text.strip()
+    if not content:
         raise ValueError("give a number")
-    if "," in said:
-        raise ValueError(f"{said!r} has a comma; write decimals with a point, as in 0.25")
-    if not NUMBER.fullmatch(said.replace(MINUS, "-")):
-        raise ValueError(f"{said!r} is not a number; write it as 0.25 or 2.5e-1")
-    value = float(said.replace(MINUS, "-"))
+    if "," in content:
+        raise ValueError(f"{content!r} has a comma; write decimals with a point, as in 0.25")
+    if not NUMBER.fullmatch(content.replace(MINUS, "-")):
+        raise ValueError(f"{content!r} is not a number; write it as 0.25 or 2.5e-1")
+    value = float(content.replace(MINUS, "-"))
     if not math.isfinite(value) or not low <= value <= high:
-        raise ValueError(f"{said} is outside {plain(low)} … {plain(high)}")
+        raise ValueError(f"{content} is outside {plain(low)} … {plain(high)}")
     return value
 
 
@@ -390,8 +390,8 @@ class AlarmList:
         for name in self._rows.keys() - {alarm.name for alarm in alarms}:  # alarms of another run
             del self._rows[name]
         more = len(alarms) - MOST
-        said = NONE if not alarms else f'<p class="soft">and {more} more alarms</p>'
-        change(self._more, text=said, visible=not alarms or more > 0)
+        content = NONE if not alarms else f'<p class="soft">and {more} more alarms</p>'
+        change(self._more, text=content, visible=not alarms or more > 0)
         change(self.area, children=[*rows, self._more])
 
     def _row(self, alarm: AlarmStatus, allowed: bool) -> Any:
@@ -402,9 +402,9 @@ class AlarmList:
                 self._div(), button, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}
             )
             self._rows[alarm.name].children[0].min_width = LEAST_WIDTH
-        said, button = self._rows[alarm.name].children
+        content, button = self._rows[alarm.name].children
         change(button, disabled=not allowed, visible=not alarm.acknowledged_by)
-        change(said, text=alarm_html(alarm))
+        change(content, text=alarm_html(alarm))
         return self._rows[alarm.name]
 
     def _div(self) -> Div:
@@ -416,5 +416,5 @@ def alarm_html(alarm: AlarmStatus) -> str:
     kind = "unreliable" if alarm.cleared_t is None else "degraded" if alarm.open else "soft"
     shape = f'<span class="{kind}" aria-hidden="true">{SHAPES.get(kind, "●")}</span>'
     role = ' role="alert"' if alarm.cleared_t is None and not alarm.acknowledged_by else ""
-    said = f'<span class="soft">{text(alarm_words(alarm))}</span>'
-    return f'<p class="alarm"{role}>{shape} <b>{text(alarm.name)}</b> {said}</p>'
+    content = f'<span class="soft">{text(alarm_words(alarm))}</span>'
+    return f'<p class="alarm"{role}>{shape} <b>{text(alarm.name)}</b> {content}</p>'

@@ -39,17 +39,17 @@ def own_names(host: str, port: int) -> set[str]:
     return {f"{name}:{port}" for name in names}
 
 
-def is_own(asked: str, names: set[str], everywhere: bool) -> bool:
+def is_own(host: str, names: set[str], everywhere: bool) -> bool:
     """Whether a request's ``Host`` is in `names` or, with `everywhere`, any numeric address."""
-    if asked.lower() in names:
+    if host.lower() in names:
         return True
-    name = asked.partition("]")[0] if asked.startswith("[") else asked.split(":")[0]
+    name = host.partition("]")[0] if host.startswith("[") else host.split(":")[0]
     return everywhere and is_number(name)  # a numeric address cannot be rebound
 
 
-def is_proxy(asked: str) -> bool:
+def is_proxy(host: str) -> bool:
     """Whether a request's ``Host`` is exactly one of the reverse proxy's names."""
-    return asked in os.environ.get(PROXY_VARIABLE, "").split(",")
+    return host in os.environ.get(PROXY_VARIABLE, "").split(",")
 
 
 POLICY: Final = "Content-Security-Policy"

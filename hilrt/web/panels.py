@@ -57,10 +57,10 @@ def stated(unit: str) -> str:
 AT_TERMINAL, HERE, NOT_HERE = "press Enter to arm", "press Arm", "press Enter at its terminal"
 
 
-def on_page(said: str, head: Head | None) -> str:
+def on_page(content: str, head: Head | None) -> str:
     """Session's message reworded for the page, depending on whether it has command buttons."""
     arms = head is not None and "arm" in head.control
-    return said.replace(AT_TERMINAL, HERE if arms else NOT_HERE)
+    return content.replace(AT_TERMINAL, HERE if arms else NOT_HERE)
 
 
 class Lamp(NamedTuple):
@@ -153,10 +153,10 @@ def lamp_html(viewer: Viewer) -> str:
     below = ""
     if now is not None:
         shape = f'<span aria-hidden="true">{SHAPES.get(now.kind, "")}</span>'
-        said = text(" · ".join(now.reasons))
+        content = text(" · ".join(now.reasons))
         below = (
             f'<div class="now {now.kind}" role="status">{shape}<b>{text(now.word)}:</b> '
-            f"<span>{said}</span></div>"
+            f"<span>{content}</span></div>"
         )
     return (
         f'<div class="lamps"><div class="lamp {kind}">'
@@ -184,27 +184,27 @@ def state_html(viewer: Viewer) -> str:
     message = on_page(message_of(status), viewer.head)
     now = present(viewer)
     elsewhere = [*lamp(viewer).reasons, *(now.reasons if now is not None else ())]
-    said = "" if message in elsewhere else text(message)
+    content = "" if message in elsewhere else text(message)
     shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
     return (
         f'<div class="state"><span class="name">{text(status.session)}</span>'
         f'<span class="big">{text(status.state)}</span>{shadow}'
         f'<span class="time">{status.t:.1f}<small> / {status.duration:g} s</small></span>'
         f'<div class="bar"><i style="width:{share:.1f}%"></i></div>'
-        f'<span class="soft">{timing}</span><span class="soft">{said}</span>'
+        f'<span class="soft">{timing}</span><span class="soft">{content}</span>'
         f"{_lines(doing(status))}{_results(status)}</div>"
     )
 
 
 def _results(status: Status) -> str:
     """Number of results, and the newest that did not pass."""
-    said = [result_words(status)] if status.results else []
-    said += [f"{one.name}: {one.text}" for one in not_passed(status)]
-    return _lines(said)
+    content = [result_words(status)] if status.results else []
+    content += [f"{one.name}: {one.text}" for one in not_passed(status)]
+    return _lines(content)
 
 
-def _lines(said: Sequence[str]) -> str:
-    return "".join(f'<span class="soft">{text(line)}</span>' for line in said)
+def _lines(content: Sequence[str]) -> str:
+    return "".join(f'<span class="soft">{text(line)}</span>' for line in content)
 
 
 def set_points_html(status: Status) -> str:
@@ -360,14 +360,14 @@ def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list
 MARKS = set(LEVEL_MARKS.values())
 
 
-def _row(events: Sequence[Happening], said: str, key: str) -> EventRow:
+def _row(events: Sequence[Happening], content: str, key: str) -> EventRow:
     newest, level = events[-1], max((event.level for event in events), key=SEVERITIES.index)
     open_ones = [event for event in events if not event.acknowledged]
     return EventRow(
         newest.number,
         f"{newest.t:.3f}",
         f"{LEVEL_MARKS.get(level, '')} {level}".strip(),
-        said,
+        content,
         "" if open_ones else newest.acknowledged,
         key,
     )
@@ -391,16 +391,16 @@ def flag_in_words(viewer: Viewer, flag: RaisedFlag) -> str:
 
 def repeated_in_words(events: Sequence[Happening]) -> str:
     """Events of one kind in one line: the worst event, their number, and the time of the first."""
-    told = (Told(one.t, one.level, one.cause, "", in_words(one), one.value) for one in events)
-    return gather_repeated(told)[0].line
+    records = (Told(one.t, one.level, one.cause, "", in_words(one), one.value) for one in events)
+    return gather_repeated(records)[0].line
 
 
 def in_words(event: Happening) -> str:
     """Event with its place, in one line."""
-    cause, said = event.cause, event.text
-    if said.startswith(f"{cause} "):  # a flag's text includes the place
-        return words(cause) + said.removeprefix(cause)
-    return event_text(event.source, said)
+    cause, content = event.cause, event.text
+    if content.startswith(f"{cause} "):  # a flag's text includes the place
+        return words(cause) + content.removeprefix(cause)
+    return event_text(event.source, content)
 
 
 def columns(rows: Iterable[EventRow]) -> dict[str, list[object]]:

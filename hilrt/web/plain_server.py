@@ -98,8 +98,8 @@ class PlainServer:
 
             def do_GET(self) -> None:
                 self.server.set_deadline(self.connection, ANSWER_S)
-                asked = self.headers.get("Host", "")
-                known = is_own(asked, names, everywhere) or is_proxy(asked)
+                requested = self.headers.get("Host", "")
+                known = is_own(requested, names, everywhere) or is_proxy(requested)
                 known = known and same_key(self._token(), token)
                 found = find(self.path) if known else None
                 self.send_response(200 if found else 404 if known else 403)
@@ -115,10 +115,10 @@ class PlainServer:
 
             def _token(self) -> str:
                 try:
-                    asked = parse_qs(urlsplit(self.path).query).get(PARAMETER, [])
+                    tokens = parse_qs(urlsplit(self.path).query).get(PARAMETER, [])
                 except ValueError:  # not an address
                     return ""
-                return given_token(asked, self.headers.get("Authorization", ""))
+                return given_token(tokens, self.headers.get("Authorization", ""))
 
             def log_message(self, format: str, *args: object) -> None:
                 """Write nothing to stderr."""
@@ -217,7 +217,7 @@ PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>hilrt</title></head>
 <body style="font: 20px/1.5 system-ui, sans-serif; padding: 24px">
-<p role="status"><b>{name}</b></p><p>{said}</p>
+<p role="status"><b>{name}</b></p><p>{message}</p>
 <script nonce="{nonce}">setTimeout(() => location.reload(), {reload})</script></body></html>
 """
 
@@ -258,9 +258,9 @@ class WaitingPage:
                     self._status = decode(self._socket.recv_multipart()[1])
             status = self._status
         name = "hilrt" if status is None else f"{status.session}: {status.state}"
-        said = "the session starts" if status is None else message_of(status)
+        message = "the session starts" if status is None else message_of(status)
         nonce = new_nonce()
-        shown = {"name": html.escape(name), "said": html.escape(said)}
+        shown = {"name": html.escape(name), "message": html.escape(message)}
         page = PAGE.format(**shown, reload=RELOAD_MS, nonce=nonce)
         return Answer(page.encode(), policy=page_policy(nonce))
 
@@ -347,11 +347,11 @@ class EndedPage:
 
     def answer(self, path: str) -> Answer | None:
         """Return ``/ended.json`` or ``/report.html``; ``?page=`` identifies the requesting page."""
-        asked = urlsplit(path)
-        page = "".join(parse_qs(asked.query).get("page", [""]))[:40]
-        if asked.path == "/ended.json":
+        address = urlsplit(path)
+        page = "".join(parse_qs(address.query).get("page", [""]))[:40]
+        if address.path == "/ended.json":
             return Answer(self._ended(page), "application/json")
-        if asked.path == "/report.html" and self._ready and self.report is not None:
+        if address.path == "/report.html" and self._ready and self.report is not None:
             try:
                 content = self.report.read_bytes()
             except OSError:

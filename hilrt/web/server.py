@@ -334,14 +334,14 @@ class ForKnownReaders(BokehTornado):
         return self.get_handler_delegate(request, Refused, {"reason": reason})
 
     def _may_read(self, request: HTTPServerRequest) -> bool:
-        asked = [text.decode("utf-8", "replace") for text in request.arguments.get(PARAMETER, [])]
-        given = given_token(asked, request.headers.get("Authorization", ""))
+        tokens = [text.decode("utf-8", "replace") for text in request.arguments.get(PARAMETER, [])]
+        given = given_token(tokens, request.headers.get("Authorization", ""))
         return same_key(given, self._token)
 
-    def _is_known(self, asked: str) -> bool:
-        if is_own(asked, self._names, self._any_number):
+    def _is_known(self, host: str) -> bool:
+        if is_own(host, self._names, self._any_number):
             return True
-        return check_allowlist(asked, settings.allowed_ws_origin())
+        return check_allowlist(host, settings.allowed_ws_origin())
 
 
 # Responses of the Bokeh application, with the headers of `hilrt.web.page_access`.

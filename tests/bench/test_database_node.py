@@ -152,7 +152,7 @@ def test_a_checksum_is_computed_as_it_is_told(tmp_path):
         ("Bench", {"values": ["Alive=1"]}, "is in several messages"),
         ("Bench", {"values": ["EngineFast.Alive=1"]}, "counts frames, or selects a form"),
         ("Bench", {"values": ["EngineSlow.State=ON"]}, "neither a number nor a name of its values"),
-        ("Bench", {"values": ["EngineSlow.State=1000"]}, "its bits carry 0 to"),
+        ("Bench", {"values": ["EngineSlow.State=1000"]}, "its bits can represent 0 to"),
         ("Gateway", {"solver": Lagging()}, "port DynoDemand.Speed does not exist"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_float_is_set_to_what_its_bits_carry_which_includes_infinity(tmp_path)
     text += ' SG_ Torque : 0|32@1- (1,0) [0|0] "N*m" Tester\nSIG_VALTYPE_ 256 Torque : 1;\n'
     database.write_text(text)
     DatabaseNode(database, NodeOptions("Bench", values=["Fast.Torque=-inf"]))
-    with pytest.raises(ConfigError, match=r"its bits carry -3.40282e\+38 to 3.40282e\+38"):
+    with pytest.raises(ConfigError, match=r"its bits can represent -3.40282e\+38 to 3.40282e\+38"):
         DatabaseNode(database, NodeOptions("Bench", values=["Fast.Torque=1e39"]))
 
 

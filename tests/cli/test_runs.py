@@ -146,7 +146,7 @@ def test_a_fault_is_said_once(tmp_path, capsys):
     from hilrt.cli.main import _finish
     from hilrt.session.result import RunResult
 
-    reasons = ["fault: the session ended by a fault: no bench"]
+    reasons = ["fault: the session ended with a fault: no bench"]
     summary = {"session": "s", "verdict": "unreliable", "reasons": reasons, "steps": 1}
     result = RunResult(summary, fault="no bench", folder=tmp_path)
     _finish(result, report=False, quiet=False, page="")

@@ -18,7 +18,7 @@ pytestmark = needs_compiler
 def test_the_page_names_ports_parameters_and_what_follows():
     done = CliRunner().invoke(app, ["fmu", "info", str(mass(3, types=True))])
     assert done.exit_code == 0
-    for text in ("FMI 3.0", "runs here", "force", "direct from x2, v2", "3 elements", "N.s/m"):
+    for text in ("FMI 3.0", "runs here", "force", "feedthrough from x2, v2", "3 elements", "N.s/m"):
         assert text in done.output
     assert re.search(r"mode +Enumeration, 1=off 2=eco, no unit, start 1", done.output)
 
@@ -26,11 +26,11 @@ def test_the_page_names_ports_parameters_and_what_follows():
 def test_what_is_guessed_is_said_and_how_large_parameters_are():
     text = page(read_fmu(oscillator("pythonfmu", "Mass1")))
     assert (
-        "force  Real, no unit, direct from all inputs (a guess: the FMU does not declare it)"
+        "force  Real, no unit, feedthrough from all inputs (assumed; the FMU does not declare it)"
         in text
     )
     text = page(read_fmu(linear()))
-    assert "y  Float64, 2 elements, no unit, direct from u\n" in text
+    assert "y  Float64, 2 elements, no unit, feedthrough from u\n" in text
     assert "C  Float64 0, 6 elements\n" in text
 
 
@@ -55,7 +55,7 @@ def test_what_else_a_description_says_of_running_it():
     text = page(
         read_fmu(mass(3, xml=description(3).replace("<CoSimulation ", f"<CoSimulation {more} ")))
     )
-    for words in ("needs the tool", "once per process", "steps of 0.002 s inside"):
+    for words in ("needs the tool", "once per process", "internal steps of 0.002 s"):
         assert words in text
         assert words not in page(read_fmu(mass(3)))
 

@@ -35,7 +35,7 @@ def test_cut_off_log_is_read_as_far_as_it_is_whole(tmp_path: Path, share: float)
     log.write_bytes(whole[: int(share * len(whole))])
     contents = read_contents(log)
     assert "truncated after" in contents.damage
-    assert "whole        no" in "\n".join(info_lines(contents))
+    assert "complete     no" in "\n".join(info_lines(contents))
 
 
 def test_lines_say_what_there_is(tmp_path: Path) -> None:

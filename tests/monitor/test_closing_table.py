@@ -81,7 +81,7 @@ def test_closing_table_of_a_variable_step_in_virtual_time():
 def test_closing_table_counts_repeated_steps_where_there_can_be_any():
     repeated = {"steps": 12, "refused": 14, "unsettled": 1, "corrections": 0}
     repeated["largest_scaling"] = 2.5
-    said = "12 steps, 14 times for their error; largest scaling factor 2.50"
+    said = "12 steps, 14 times because of their error; largest scaling factor 2.50"
     text = text_of(closing_table({**SUMMARY, "repeated": repeated}))
     assert said in text
     assert "corrector" not in text

@@ -230,12 +230,12 @@ async def test_clients_together_ask_for_a_signal_once(session):
     asked = b"full/engine.torque"
     for client in both:
         await client.subscribe(TORQUE)
-    await session.until(lambda: session.bridge.asked["engine.torque"] == 2)
+    await session.until(lambda: session.bridge.requested["engine.torque"] == 2)
     await both[0].unsubscribe(TORQUE)
-    await session.until(lambda: session.bridge.asked["engine.torque"] == 1)
+    await session.until(lambda: session.bridge.requested["engine.torque"] == 1)
     assert asked in session.broadcast.wanted
     both[1].close()
-    await session.until(lambda: not session.bridge.asked)
+    await session.until(lambda: not session.bridge.requested)
     await session.until(lambda: asked not in session.broadcast.wanted)
     assert session.viewer.wanted == {}
 
@@ -292,11 +292,11 @@ async def test_state_with_flags_bonds_and_peers(session):
 async def test_another_session_has_other_channels(session):
     client = await session.client()
     await client.subscribe(TORQUE)
-    await session.until(lambda: session.bridge.asked)
+    await session.until(lambda: session.bridge.requested)
     session.begin([Topic("outputs", [Signal("pump.pressure", "Pa")])])
     await session.until(lambda: "/full/outputs/pump/pressure" in client.channels)
     await session.until(lambda: TORQUE not in client.channels)
-    assert not session.bridge.asked
+    assert not session.bridge.requested
     await client.subscribe("/outputs")
     await session.until(lambda: session.channel("/outputs").subscribers)
     session.rows([0], np.array([[2.5]]))

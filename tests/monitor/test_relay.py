@@ -144,7 +144,7 @@ def test_wrong_token_is_refused_and_told(bench):
     told = bench.obey_one(Reply(True))
     assert (told.action, told.who) == ("refused", "relay")  # the name is not taken for true
     assert "wrong token" in told.text
-    assert "who gave the name 'Eve'" in told.text
+    assert "a sender named 'Eve' (not verified)" in told.text
 
 
 def test_other_actions_and_read_only_sessions(bench):

@@ -69,8 +69,8 @@ def test_panel_leaves_the_end_behind(ending_session, capsys, monkeypatch):
     assert shown[-1].endswith("engine-in-the-loop: STOPPED, at 12.3 s, degraded, finished")
 
 
-def run_on_a_terminal(source, console, plain, tell_end):
-    screen.run(source, Console(force_terminal=True, width=100, height=30), plain, tell_end)
+def run_on_a_terminal(source, console, plain, print_end):
+    screen.run(source, Console(force_terminal=True, width=100, height=30), plain, print_end)
 
 
 def test_silence_ends_the_view_after_the_stated_time(monkeypatch, capsys):

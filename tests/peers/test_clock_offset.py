@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.peers.clock_offset import QUESTIONS, ClockExchanges, ClockOffset
+from hilrt.peers.clock_offset import OPEN_REQUESTS, ClockExchanges, ClockOffset
 from hilrt.peers.wire import Heartbeat
 
 SECOND = 1_000_000_000
@@ -88,13 +88,13 @@ def test_half_of_the_quickest_round_trip_bounds_the_error():
     assert clock.uncertainty == pytest.approx(50e-6)
 
 
-def test_a_peer_that_was_busy_for_long_answers_more_questions_than_are_remembered():
-    exchanges, asked = ClockExchanges(), range(100, 100 + QUESTIONS + 5)
+def test_a_peer_that_was_busy_for_long_answers_more_requests_than_are_kept():
+    exchanges, asked = ClockExchanges(), range(100, 100 + OPEN_REQUESTS + 5)
     for ns in asked:
-        exchanges.question(ns)
+        exchanges.request(ns)
     answers = [Heartbeat(sent_ns=9, echo_ns=ns) for ns in asked]
     assert not any(exchanges.is_answer(answer) for answer in answers[:5])
     late = [exchanges.is_late_answer(answer) for answer in answers[:5]]
     used = [exchanges.is_answer(answer) for answer in answers[5:]]
-    assert (used, late) == ([True] * QUESTIONS, [True] * 5)
+    assert (used, late) == ([True] * OPEN_REQUESTS, [True] * 5)
     assert not exchanges.is_late_answer(answers[0])

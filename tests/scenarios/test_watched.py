@@ -93,7 +93,7 @@ class Watched:
         deadline = time.monotonic() + TIMEOUT
         while not condition():
             assert time.monotonic() < deadline, f"never seen: {what}"
-            self.viewer.take(20)
+            self.viewer.poll(20)
 
     def state(self, *states: str) -> Callable[[], bool]:
         """Whether the session is seen in one of these states."""
@@ -190,7 +190,7 @@ def test_cause_of_a_fault_stays_to_the_end(watched: Watched) -> None:
     cause = watched.viewer.status.message
     assert "never" in cause
     while not run.ended():
-        watched.viewer.take(20)
+        watched.viewer.poll(20)
         assert watched.viewer.status.message == cause
     assert run.wait() == 3
 

@@ -133,7 +133,7 @@ def test_wake_ups_are_measured(monkeypatch):
 
 @pytest.mark.parametrize(
     ("longest_ms", "found", "graded"),
-    [(0.3, "0.05 s or longer: ", "good"), (5.0, "0.05 s", "good"), (37.0, "0.4 s or", "poor")],
+    [(0.3, "0.05 s or more: ", "good"), (5.0, "0.05 s", "good"), (37.0, "0.4 s or", "poor")],
 )
 def test_a_master_timeout_is_recommended_by_the_longest_pause(longest_ms, found, graded):
     line = doctor.timeout_line(longest_ms * 1e6)

@@ -74,8 +74,8 @@ class LocalServer(ServerTransport):
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         # Polling is several times cheaper than an accept that finds nothing and raises.
-        self._asking = select.poll()
-        self._asking.register(self._listener, select.POLLIN)
+        self._accept_poll = select.poll()
+        self._accept_poll.register(self._listener, select.POLLIN)
         self.connections: dict[int, socket.socket] = {}
         self._newest: socket.socket | None = None
         self._limit = SPARE_CONNECTIONS
@@ -93,13 +93,13 @@ class LocalServer(ServerTransport):
 
     def receive(self, accept: bool = True) -> Iterator[tuple[socket.socket, bytes | Exception]]:
         """See `ServerTransport.receive`."""
-        asked = 0 if accept else MAX_ACCEPTED
+        accepted = 0 if accept else MAX_ACCEPTED
         while ready := self._epoll.poll(0):
             for fd, _ in ready:
                 connection = self.connections.get(fd)
                 if connection is None:
-                    asked += 1
-                    if asked <= MAX_ACCEPTED:
+                    accepted += 1
+                    if accepted <= MAX_ACCEPTED:
                         self._accept()
                     elif len(ready) == 1:  # all other messages have been read
                         return
@@ -135,7 +135,7 @@ class LocalServer(ServerTransport):
     def poll(self) -> list[ProtocolError]:
         """See `ServerTransport.poll`."""
         for _ in range(MAX_ACCEPTED):
-            if not self._asking.poll(0):
+            if not self._accept_poll.poll(0):
                 break
             self._accept()
         refused, self._refused = self._refused, []
@@ -192,8 +192,8 @@ class LocalClient(ClientTransport):
         """See `ClientTransport.receive`."""
         if timeout_ms and timeout_ms != self._timeout_ms:
             whole, rest = divmod(timeout_ms, 1000)
-            patience = struct.pack("@ll", whole, rest * 1000)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+            timeval = struct.pack("@ll", whole, rest * 1000)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
             self._timeout_ms = timeout_ms
         message = _receive(self._socket, self._buffer, 0 if timeout_ms else _NOWAIT)
         if isinstance(message, BrokenPipeError):
