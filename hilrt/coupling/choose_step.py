@@ -77,7 +77,7 @@ def step_to_break(h: float, until: float, low: float, high: float) -> float:
     What remains before the break is either 0 or at least `low` [s]. Only a break closer than `low`
     is crossed, by a step of `low`; two steps to it need a distance of twice that.
     """
-    if until >= h + low:
+    if not until < h + low:  # NaN is none
         return h
     if until > h and until >= 2.0 * low:
         return until - low
