@@ -16,7 +16,7 @@ from hilrt.compilation.compiled import bound
 from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.compensate import compensate
 from hilrt.coupling.control_order import control_order
-from hilrt.coupling.drive_inputs import drive_inputs
+from hilrt.coupling.drive_inputs import advance_stimuli, drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.inject_faults import take_samples
 from hilrt.coupling.measure_defects import measure_defects
@@ -36,6 +36,7 @@ from tests.stepping import make_numerics
 STAGES: tuple[Callable[..., None], ...] = (
     apply_changes,
     take_samples,
+    advance_stimuli,
     compensate,
     guard,
     judge_ranges,

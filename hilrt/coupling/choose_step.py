@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
-from hilrt.coupling.control_order import choose_order, free_degree, put_order_in_force
+from hilrt.coupling.control_order import REDUCED, choose_order, free_degree, put_order_in_force
 from hilrt.coupling.estimate_signals import estimate_error, order_weight, tolerance
 from hilrt.coupling.extrapolate import extrapolate, through_samples
 from hilrt.coupling.power_bond import power_residual, transmitted_power
@@ -20,13 +20,15 @@ NS = 1e9
 def choose_step(plan: Plan, state: State, given: StepInput) -> None:
     """Choose the length of the next macro step; extrapolate again if the order has changed.
 
-    A step that was shortened to end at a discontinuity is not controlled; the step after it returns
-    to the grid.
+    A step that was shortened to end at a reported discontinuity is not controlled; the step after
+    it returns to the grid. Known jumps and bends of stimuli end a step; the next one is no longer
+    than the first of the session.
     """
     session, now = state.session[0], given.session[0]
     session.order_changed = 0
     if now.rest > 0.0:
-        session.h_next = whole_ns(min(now.rest, session.controlled_step))
+        restart_step(plan, state)
+        set_step(plan, state, min(now.rest, session.controlled_step))
         return
     if now.elapsed > 0.0:
         if plan.session[0].tests_errors:
@@ -37,6 +39,8 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
             choose_order(plan, state, given)
         control_step(plan, state, given)
         session.previous_elapsed = now.elapsed
+        restart_step(plan, state)
+    set_step(plan, state, session.controlled_step)
     session.degree = degree_in_force(plan, state)
     if session.order_changed:
         extrapolate(plan, state, given)
@@ -46,6 +50,38 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
 def whole_ns(h: float) -> float:
     """Round a step to whole nanoseconds, at least one; in s."""
     return max(round(h * NS), 1) * 1e-9
+
+
+@stage
+def restart_step(plan: Plan, state: State) -> None:
+    """Limit the step to the session's first one where a stimulus has jumped or bent."""
+    session, first = state.session[0], plan.session[0].first_step
+    if session.broke and session.controlled_step > first:
+        session.step_integral += math.log(first / session.controlled_step)
+        session.controlled_step = first
+
+
+@stage
+def set_step(plan: Plan, state: State, h: float) -> None:
+    """Set the step to `h` [s], or to an end at the next known jump or bend of a stimulus."""
+    session, settings = state.session[0], plan.session[0]
+    h = step_to_break(h, session.until_break, settings.minimum_step, settings.maximum_step)
+    if h != session.h_next:  # the first step is not rounded
+        session.h_next = whole_ns(h)
+
+
+@compiled
+def step_to_break(h: float, until: float, low: float, high: float) -> float:
+    """The step `h` [s], changed so that no step crosses a break that is `until` [s] ahead.
+
+    What remains before the break is either 0 or at least `low` [s]. Only a break closer than `low`
+    is crossed, by a step of `low`; two steps to it need a distance of twice that.
+    """
+    if not until < h + low:  # NaN is none
+        return h
+    if until > h and until >= 2.0 * low:
+        return until - low
+    return min(max(until, low), high)
 
 
 @stage
@@ -64,7 +100,8 @@ def control_step(plan: Plan, state: State, given: StepInput) -> None:
     """Choose the length of the next step by the session's method."""
     session, settings = state.session[0], plan.session[0]
     low, high, safety = settings.minimum_step, settings.maximum_step, settings.safety
-    growth = settings.growth
+    shortened = given.session[0].elapsed < REDUCED * session.controlled_step
+    growth = 1.0 if shortened else settings.growth
     if settings.step_method == PI:
         session.error = worst_defect(plan, state)
         pi_step(session, session.error, settings.tolerance, growth, low, high)
@@ -77,7 +114,6 @@ def control_step(plan: Plan, state: State, given: StepInput) -> None:
     else:
         session.error = worst_energy_error(plan, state, given)
         ecco_step(session, session.error, session.degree, safety, growth, low, high)
-    session.h_next = whole_ns(session.controlled_step)
 
 
 @stage
@@ -343,6 +379,9 @@ def shorten_step(plan: Plan, state: State, given: StepInput) -> None:
     if session.failures == 1 and math.isfinite(now.scaling):
         factor = min(CUT_LEAST, max(SHORTEST, CAUTION * r))
     session.controlled_step = factor * now.elapsed
+    low, left = plan.session[0].minimum_step, session.until_break - session.controlled_step
+    if left < low <= session.until_break - low:
+        session.controlled_step = session.until_break - low
     session.h_next = whole_ns(session.controlled_step)
     extrapolate_again(plan, state)
 

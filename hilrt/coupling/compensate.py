@@ -76,7 +76,7 @@ def push(out: OutputState, t: float, y: float, spacing: float, samples: int) -> 
 
 @stage
 def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
-    """Drop all samples but the newest of outputs that have jumped.
+    """Drop all samples but the newest of outputs that have jumped, and two of those that have bent.
 
     No polynomial fits both sides of a discontinuity. An output that depends directly on one that
     has jumped jumps one communication point later.
@@ -85,6 +85,10 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
         out = state.outputs[i]
         if out.arrived and (given.subsystems[plan.outputs[i].subsystem].event or out.jumps == 1):
             out.count = 1
+        if out.arrived and out.bends > 0:
+            out.bends -= 1
+            if out.bends == 0:
+                out.count = min(out.count, 2)
         if out.jumps > 1:
             out.jumps -= 1
         elif out.arrived:

@@ -1,4 +1,4 @@
-"""Stage: source of each input, and contributions besides its connections.
+"""Stages: stimuli, source of each input, and contributions besides its connections.
 
 One source drives an input at a time, with this priority: an operator, a sequence, a replacing
 stimulus, the connections (without any, the start value). Added stimuli act while the connections
@@ -18,7 +18,7 @@ import math
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import copy, shift, value_at
 from hilrt.coupling.inject_faults import alter_input
-from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
+from hilrt.coupling.stimulate import SAME_TIME, advance, begin_or_end, expand, is_active
 from hilrt.tables.condition import is_true
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import DrivePlan, Plan, StimulusPlan
@@ -26,8 +26,10 @@ from hilrt.tables.record import Table
 from hilrt.tables.state import (
     CONNECTION,
     OPERATOR,
+    RUNNING,
     SEQUENCE,
     STIMULUS,
+    WAITING,
     DriveState,
     State,
     StimulusState,
@@ -35,9 +37,53 @@ from hilrt.tables.state import (
 
 
 @stage
+def advance_stimuli(plan: Plan, state: State, given: StepInput) -> None:
+    """Advance the stimuli of the inputs.
+
+    With a variable step: find the time until the next known jump or bend. Where a stimulus has
+    jumped or bent, its subsystem's outputs bend: from the next point on, they are extrapolated from
+    the samples since then.
+    """
+    session, t = state.session[0], given.session[0].t
+    session.turned = 0
+    for d in range(len(plan.drives)):
+        advance_input(plan, state, given, d)
+    session.broke += session.faults_turned
+    for f in range(len(plan.faults)):
+        at, phase = plan.faults[f], state.faults[f].phase
+        if phase == RUNNING:
+            session.until_break = min(session.until_break, at.end - t)
+        elif phase == WAITING and t < at.start - SAME_TIME:
+            session.until_break = min(session.until_break, at.start - t)
+
+
+@stage
+def advance_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
+    """Advance the stimuli of one input."""
+    at, session, cut = plan.drives[d], state.session[0], given.session[0]
+    port, u, broke = plan.inputs[at.input], state.inputs[at.input], 0
+    now = cut.t + port.lead
+    came = value_at(u.previous, plan.session[0].coefficients, now - u.previous_t0)
+    came = came if math.isfinite(came) else 0.0
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        stimulus, row = state.stimuli[k], plan.stimuli[k]
+        begins, ends = condition_holds(state, row.start_when), condition_holds(state, row.end_when)
+        begin_or_end(row, stimulus, now, begins, ends)
+        value = came if row.replaces else 0.0
+        advance(row, plan.segments, plan.points, stimulus, now, value, cut.tick)
+        session.turned += stimulus.turned
+        broke += stimulus.broke
+        session.until_break = min(session.until_break, stimulus.next_break - now)
+    if broke and plan.session[0].variable_step:
+        session.broke += broke
+        for j in range(at.first_jump, at.first_jump + at.jumps):
+            if plan.jumps[j].after == 0:
+                state.outputs[plan.jumps[j].output].bends = 2
+
+
+@stage
 def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Advance the stimuli, choose the sources, compute contributions besides connections."""
-    state.session[0].turned = 0
+    """Choose the sources, and compute contributions besides connections."""
     for d in range(len(plan.drives)):
         drive_input(plan, state, given, d)
     for i in range(len(plan.elements)):
@@ -55,7 +101,7 @@ def is_cut(plan: Plan, state: State, i: int) -> bool:
 
 @stage
 def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
-    """Advance the stimuli of one input; choose its source, and its own part from now on."""
+    """Advance one input: its source, and its own part from now on."""
     at, drive = plan.drives[d], state.drives[d]
     port, u, cut = plan.inputs[at.input], state.inputs[at.input], given.session[0]
     s = port.subsystem
@@ -63,20 +109,7 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
     arrived_at = value_at(u.previous, plan.session[0].coefficients, now - u.previous_t0)
     degree = degree_of(plan, state, d)
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
-        stimulus, row = state.stimuli[k], plan.stimuli[k]
-        begins, ends = condition_holds(state, row.start_when), condition_holds(state, row.end_when)
-        begin_or_end(row, stimulus, now, begins, ends)
-        advance(
-            row,
-            plan.segments,
-            plan.points,
-            stimulus,
-            now,
-            arrived_at if row.replaces and math.isfinite(arrived_at) else 0.0,
-            cut.tick,
-        )
-        expand(plan.segments, plan.points, stimulus, now, ahead, cut.tick, degree)
-        state.session[0].turned += stimulus.turned
+        expand(plan.segments, plan.points, state.stimuli[k], now, ahead, cut.tick, degree)
     drive.turned = drive.regained = drive.leapt = 0
     copy(drive.own, plan.session[0].coefficients, drive.past)
     source = source_of(plan, state, d)
@@ -293,4 +326,5 @@ def mark_jumps(plan: Plan, state: State, d: int, jumped: bool) -> None:
         stimulus.jumped = 0
     if jumped:
         for j in range(at.first_jump, at.first_jump + at.jumps):
-            state.outputs[plan.jumps[j].output].jumps = plan.jumps[j].after
+            if plan.jumps[j].after > 0:
+                state.outputs[plan.jumps[j].output].jumps = plan.jumps[j].after

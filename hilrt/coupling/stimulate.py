@@ -46,15 +46,17 @@ def begin_or_end(
     begins, ends : bool
         Values of its conditions, if any.
     """
-    stimulus.turned = 0
+    running = stimulus.phase == RUNNING or stimulus.phase == HOLDING
+    stimulus.broke, stimulus.turned = running and now >= stimulus.next_break - SAME_TIME, 0
     over = now >= at.end - SAME_TIME or (at.end_when >= 0 and ends)
     if stimulus.phase == WAITING and now >= at.start - SAME_TIME and not now >= at.end - SAME_TIME:
         if at.start_when < 0:
             start(at, stimulus, at.start)
         elif begins:
             start(at, stimulus, now)
-    elif (stimulus.phase == RUNNING or stimulus.phase == HOLDING) and over:
+    elif running and over:
         finish(stimulus)
+    stimulus.broke = stimulus.broke or stimulus.turned
 
 
 @compiled
@@ -100,10 +102,25 @@ def advance(
     value: float,
     tick: int,
 ) -> None:
-    """Skip the segments that have ended by `now` [s].
+    """Skip the segments that have ended by `now` [s], and find the next jump or bend.
 
     `value` is the start value of a stimulus that has just begun.
     """
+    pass_segments(at, segments, points, stimulus, now, value, tick)
+    stimulus.next_break = next_break(at, segments, points, stimulus, now)
+
+
+@compiled
+def pass_segments(
+    at: StimulusPlan,
+    segments: Table[SegmentPlan],
+    points: Table[StimulusPoint],
+    stimulus: StimulusState,
+    now: float,
+    value: float,
+    tick: int,
+) -> None:
+    """See `advance`."""
     if stimulus.phase == RUNNING and math.isnan(stimulus.begin):
         enter(segments[stimulus.segment], points, stimulus, value, tick)
     for _ in range(MOST_SEGMENTS):
@@ -135,6 +152,35 @@ def stop(at: StimulusPlan, stimulus: StimulusState, ended: float) -> None:
         stimulus.phase, stimulus.turned, stimulus.begin = HOLDING, 1, ended
     else:
         finish(stimulus)
+
+
+@compiled
+def next_break(
+    at: StimulusPlan,
+    segments: Table[SegmentPlan],
+    points: Table[StimulusPoint],
+    stimulus: StimulusState,
+    now: float,
+) -> float:
+    """When a stimulus is known to jump or bend after `now`, s; infinite if never.
+
+    Before it begins, that is its start, at which a condition may still keep it waiting.
+    """
+    if stimulus.phase == WAITING:
+        return at.start if now < at.start - SAME_TIME else math.inf
+    if stimulus.phase == DONE:
+        return math.inf
+    found = at.end
+    if stimulus.phase == RUNNING:
+        segment, begun = segments[stimulus.segment], stimulus.begun
+        found = min(found, begun + length(segment, stimulus.begin))
+        if segment.kind in (NOISE, PRBS) and segment.interval > 0.0:
+            found = min(found, begun + (stimulus.index + 1) * segment.interval)
+        elif segment.kind == POINTS_SHAPE:
+            k = last_point(segment, points, now - begun + SAME_TIME)
+            early = now - begun < points[k].t - SAME_TIME  # before the first point
+            found = min(found, begun + (points[k].t if early else points[k].next_break))
+    return found
 
 
 @compiled

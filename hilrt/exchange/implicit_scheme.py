@@ -234,10 +234,12 @@ class ImplicitScheme:
     def _bases(self, h: float, state: State, columns: int) -> Floats:
         """Coefficients added to each input by a change at the step's end, shape (m, nu).
 
-        The degree is that of the input's connections, as far as there are enough samples.
+        The degree is that of the input's connections, as far as there are enough samples: one more
+        than that of the predictor.
         """
         degree = np.zeros(len(self._owner), np.int64)
-        np.maximum.at(degree, self._target, state.connections["order"])
+        known = state.outputs["degree"][self._source] + 1
+        np.maximum.at(degree, self._target, np.minimum(state.connections["order"], known))
         degree = np.minimum(degree, min(len(self._times), columns - 1))
         times = (np.array(self._times) - self._times[0]) / 1e9
         return shapes(degree, times, h, columns)

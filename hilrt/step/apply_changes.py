@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.drive_inputs import condition_holds
 from hilrt.coupling.inject_faults import BEGUN, ENDED
@@ -84,7 +86,9 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
 @stage
 def stimulate_parameters(plan: Plan, state: State, given: StepInput) -> None:
     """Set parameters to the values of their stimuli at this point, within their bounds."""
-    state.session[0].parameters_moved = state.session[0].parameters_turned = 0
+    session = state.session[0]
+    session.parameters_moved = session.parameters_turned = session.broke = 0
+    session.until_break = math.inf
     for p in range(len(plan.parameters)):
         at, own = plan.parameters[p], state.parameters[p]
         own.moved = 0
@@ -94,7 +98,7 @@ def stimulate_parameters(plan: Plan, state: State, given: StepInput) -> None:
                 set_parameter(plan, state, p, value)
                 withdraw(plan, state, at.subsystem)
                 own.moved = 1
-                state.session[0].parameters_moved += 1
+                session.parameters_moved += 1
 
 
 @stage
@@ -103,7 +107,7 @@ def stimulated(plan: Plan, state: State, given: StepInput, p: int) -> float:
     at, own, cut = plan.parameters[p], state.parameters[p], given.session[0]
     if not own.stimulated:
         own.unstimulated = own.value
-    own.stimulated = replaced = 0
+    own.stimulated = replaced = broke = 0
     value = own.unstimulated
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         row, stimulus = plan.stimuli[k], state.stimuli[k]
@@ -113,12 +117,20 @@ def stimulated(plan: Plan, state: State, given: StepInput, p: int) -> float:
         advance(row, plan.segments, plan.points, stimulus, cut.t, begin, cut.tick)
         expand(plan.segments, plan.points, stimulus, cut.t, 0.0, cut.tick, 0)
         state.session[0].parameters_turned += stimulus.turned
+        broke += stimulus.broke
+        until = state.session[0].until_break
+        state.session[0].until_break = min(until, stimulus.next_break - cut.t)
         if is_active(stimulus):
             own.stimulated = 1
             if row.replaces:
                 value, replaced = stimulus.polynomial[0], 1
             elif not replaced:
                 value += stimulus.polynomial[0]
+    if broke and plan.session[0].variable_step:
+        state.session[0].broke += broke
+        outputs = plan.subsystems[at.subsystem]
+        for i in range(outputs.first_output, outputs.first_output + outputs.outputs):
+            state.outputs[i].jumps = 2  # the next sample shows it
     return value
 
 

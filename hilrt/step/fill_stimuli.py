@@ -106,7 +106,11 @@ def stimulus_tables(
         row.end = np.inf if stimulus.end is None else stimulus.end
         row.start_when = row.end_when = -1
     of_input = [inputs[k] for k in order if k in inputs]
-    jumps = [_jumps_of(network, i) for i in driven]
+    of_owner = _outputs_by_owner(network) if driven else {}
+    jumps = [
+        [(k, 0) for k in of_owner.get(_owner(network.inputs.names[i]), ())] + _jumps_of(network, i)
+        for i in driven
+    ]
     made = StimulusTables(
         drives=_drives(network, tables, driven, of_input),
         stimuli=stimuli,
@@ -115,7 +119,7 @@ def stimulus_tables(
         jumps=table(rows.JumpPlan, sum(map(len, jumps))),
     )
     if points:
-        made.points["t"], made.points["y"] = np.concatenate(points).T
+        made.points["t"], made.points["y"], made.points["next_break"] = np.concatenate(points).T
     made.drives["jumps"] = [len(part) for part in jumps]
     made.drives["first_jump"] = np.cumsum([0, *made.drives["jumps"]])[:-1]
     for j, (output, after) in enumerate(pair for part in jumps for pair in part):
@@ -240,6 +244,18 @@ def _jumps_of(network: Network, i: int) -> list[tuple[int, int]]:
     return list(found.items())
 
 
+def _owner(name: str) -> str:
+    """Subsystem of a port, or the member of a group."""
+    return name.partition(".")[0]
+
+
+def _outputs_by_owner(network: Network) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for i, name in enumerate(network.outputs.names):
+        found.setdefault(_owner(name), []).append(i)
+    return found
+
+
 def _related(relation: Relation, rows_: Iterable[int]) -> set[int]:
     """Columns that are related to any of the rows."""
     return {int(column) for row in rows_ for column in relation.neighbours(row)}
@@ -260,16 +276,34 @@ def _columns_by_stimulus(tables: Session, columns: Sequence[Floats]) -> list[Ite
 def _points_of(
     segment: StimulusSegment, columns: Iterator[Floats], factor: float, shift: float
 ) -> Floats:
-    """Tabulated times and values of a segment, shape (n, 2); a file's come next in `columns`."""
-    if segment.shape == "points":
-        points = np.array(segment.points, dtype=np.float64).reshape(-1, 2)
-        return np.column_stack((points[:, 0], points[:, 1] * factor + shift))
-    if segment.shape == "column":
-        return next(columns)
+    """Rows of `Plan.points` of a segment, shape (n, 3); a file's come next in `columns`."""
+    if segment.shape in ("points", "column"):
+        if segment.shape == "points":
+            t, y = np.array(segment.points, dtype=np.float64).reshape(-1, 2).T
+            y = y * factor + shift
+        else:
+            t, y = next(columns).T
+        return np.column_stack((t, y, _next_breaks(segment, t, y)))
     if segment.shape == "prbs":
         values = maximum_length_sequence(segment.bits or 0, segment.seed)
-        return np.column_stack((np.zeros(len(values)), values))
-    return np.zeros((0, 2))
+        return np.column_stack((np.zeros(len(values)), values, np.full(len(values), np.inf)))
+    return np.zeros((0, 3))
+
+
+def _next_breaks(segment: StimulusSegment, t: Floats, y: Floats) -> Floats:
+    """Time of the next jump or bend after each point; infinite after the last one.
+
+    A recorded column that is interpolated is a sampled signal, which bends nowhere.
+    """
+    if segment.interpolation == "hold":
+        breaks = np.diff(y, prepend=y[:1]) != 0.0
+    elif segment.shape == "points":
+        slopes = np.pad(np.diff(y) / np.diff(t), 1)
+        breaks = ~np.isclose(slopes[1:], slopes[:-1], rtol=1e-9, atol=0.0)
+    else:
+        breaks = np.zeros(len(t), np.bool_)
+    times = np.where(breaks, t, np.inf)
+    return np.append(np.minimum.accumulate(times[:0:-1])[::-1], np.inf)
 
 
 def maximum_length_sequence(bits: int, seed: int) -> Floats:

@@ -13,7 +13,7 @@ from hilrt.coupling.choose_step import choose_step, take_repetitions
 from hilrt.coupling.compensate import compensate, predict_late
 from hilrt.coupling.control_order import control_order, count_order
 from hilrt.coupling.correct_outputs import correct_outputs
-from hilrt.coupling.drive_inputs import drive_inputs
+from hilrt.coupling.drive_inputs import advance_stimuli, drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.extrapolate import extrapolate
 from hilrt.coupling.identify import identify
@@ -46,6 +46,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     guard(plan, state, given)
     judge_ranges(plan, state, given)
     turn_over(plan, state, given)
+    advance_stimuli(plan, state, given)
     compensate(plan, state, given)
     predict_late(plan, state, given)
     correct_outputs(plan, state, given)

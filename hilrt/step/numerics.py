@@ -238,6 +238,7 @@ def start_state(
     state.session["h_next"] = state.session["controlled_step"] = first_step
     state.session["step_integral"] = np.log(first_step)
     state.session["error"] = np.nan
+    state.session["until_break"] = np.inf
     state.session["alarm_level"] = -1
     for name in THRESHOLDS:
         state.session[name] = getattr(thresholds, name)

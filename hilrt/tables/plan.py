@@ -256,13 +256,17 @@ class StimulusPoint(TableRow):
 
     t: f8
     y: f8
+    next_break: f8  # time of the next point at which the curve jumps or bends, s; infinite: none
 
 
 class JumpPlan(TableRow):
-    """Output with direct feedthrough of an input, and after how many of its points it jumps."""
+    """Output whose extrapolation restarts after its input has jumped.
+
+    It depends directly on the input, or belongs to the same subsystem.
+    """
 
     output: i8
-    after: i8
+    after: i8  # its points until it jumps; 0: it bends when the input jumps or bends
 
 
 class ParameterPlan(TableRow):

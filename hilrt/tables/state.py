@@ -48,12 +48,16 @@ class SessionStateRow(TableRow):
     # Level of the most severe action of an active alarm or a divergence; -1: none:
     alarm_level: i8  # guard, judge_ranges
     moved: i8  # flags that changed in the last assessment; move_flags
-    turned: i8  # sources of inputs, and stimuli, that changed at this point; drive_inputs
+    turned: i8  # sources of inputs, and stimuli, that changed here; advance_stimuli, drive_inputs
     # A parameter changed: earlier probed responses are withdrawn
     reparametrised: i8  # of any subsystem; apply_changes, stimulate_parameters
     parameters_moved: i8  # by stimuli, at this point; stimulate_parameters
     parameters_turned: i8  # their stimuli that began or ended; stimulate_parameters
     faults_turned: i8  # faults that began or ended at this point; take_samples
+    # For a variable step: stimuli that jumped or bent at this point, and faults that turned; time
+    # until one is known to do so next
+    broke: i8  # stimulate_parameters, advance_stimuli
+    until_break: f8  # s; stimulate_parameters, advance_stimuli
     mus_turned: i8  # bonds whose mu changed in this step; follow_corrections
     error_lag: f8  # time by which the error's state lags the point, s; estimate_signals
     sensitivities_moved: i8  # renewed ones have differed from previous ones; apply_changes
@@ -129,8 +133,10 @@ class OutputState(TableRow):
     value_fault: i8  # the sample in this cut ends the session; judge_ranges
     arrived: i8  # has a fresh sample that is used: finite, not withheld; compensate
     implausible: i8  # has a fresh sample that is not finite or too large; compensate
-    # Number of its points until it shows a jump of an input; 0: none is due
-    jumps: i8  # calculate, compensate, drive_inputs
+    # Its points until it shows a discontinuity that it depends on directly; 0: none
+    jumps: i8  # calculate, stimulate_parameters, compensate, drive_inputs
+    # Its points until samples before a bend are dropped; 0: none
+    bends: i8  # advance_stimuli, compensate
     # Newton's form of the polynomial through the samples
     differences: Samples  # compensate, predict_late, correct_outputs
     nodes: Samples  # relative to the communication point, s; compensate, correct_outputs
@@ -300,16 +306,22 @@ class UnderwayValue(TableRow):
 class StimulusState(TableRow):
     """State of a stimulus; in its input's unit unless stated."""
 
-    phase: i8  # WAITING, RUNNING, HOLDING or DONE; stimulate_parameters, drive_inputs
-    turned: i8  # the phase changed at this point; stimulate_parameters, drive_inputs
-    segment: i8  # stimulate_parameters, drive_inputs
-    begun: f8  # start of the segment, s; stimulate_parameters, drive_inputs
-    begin: f8  # value at which it began; stimulate_parameters, drive_inputs
-    run: i8  # number of passes through all segments; stimulate_parameters, drive_inputs
+    phase: i8  # WAITING, RUNNING, HOLDING or DONE; stimulate_parameters, advance_stimuli
+    turned: i8  # the phase changed at this point; stimulate_parameters, advance_stimuli
+    segment: i8  # stimulate_parameters, advance_stimuli
+    begun: f8  # when the segment began, s; stimulate_parameters, advance_stimuli
+    begin: f8  # value that it began at; stimulate_parameters, advance_stimuli
+    run: i8  # number of passes through all segments; stimulate_parameters, advance_stimuli
     # Number of the held value, for shapes that jump from value to value:
-    index: i8  # stimulate_parameters, drive_inputs
-    jumped: i8  # since its input was dispatched last; stimulate_parameters, drive_inputs
-    handed_over: i8  # it ended since then, or began to replace; stimulate_parameters, drive_inputs
+    index: i8  # stimulate_parameters, advance_stimuli
+    broke: i8  # it jumped or bent at this point; stimulate_parameters, advance_stimuli
+    # When it is known to jump or bend next; infinite if never:
+    next_break: f8  # s; stimulate_parameters, advance_stimuli
+    # Since its input was dispatched last, it
+    jumped: i8  # stimulate_parameters, advance_stimuli, drive_inputs
+    handed_over: (
+        i8  # ended, or began to replace; stimulate_parameters, advance_stimuli, drive_inputs
+    )
     polynomial: Coefficients  # about now; stimulate_parameters, drive_inputs
     # Taylor series of the phase of an oscillating shape, and of its sine and cosine
     angle: Coefficients  # stimulate_parameters, drive_inputs

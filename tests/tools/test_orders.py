@@ -1,8 +1,11 @@
 """Order control beside fixed orders, and the safety factor, on the long chain (reduced)."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-from tools.papers import orders, safety
+from tools.papers import long_chain, orders, safety
 
 SIZE = {"segments": 4, "masses": 16, "duration": 3e-4}
 
@@ -42,3 +45,21 @@ def test_a_larger_safety_factor_saves_repetitions(scheme: str) -> None:
     assert one["refused"] > 0.1 * one["steps"]
     assert four["refused"] < 0.3 * one["refused"]
     assert four["steps"] > one["steps"]
+
+
+@pytest.mark.parametrize("case", ["d=1e4:explicit", "m=5e-3:implicit"])
+def test_an_interrupted_run_of_the_whole_chain_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    """In two calls, each to a later time, with the monolithic solution carried on, too."""
+    size = ["--segments", "4", "--masses", "16", "--case", case, "--out", str(tmp_path)]
+    for until in ("5e-5", "2e-4"):
+        monkeypatch.setattr("sys.argv", ["long_chain", *size, "--piece", "5e-5", "--until", until])
+        long_chain.main()
+    lines = capsys.readouterr().out.splitlines()
+    times = [0.0, *(float(line.split()[1]) for line in lines)]
+    assert len(times) == 5
+    assert all(5e-5 <= took < 6e-5 for took in np.diff(times).round(9))  # and the rest of a step
+    counts = [int(line.split(" integrations")[0].split()[-1].replace(",", "")) for line in lines]
+    assert counts == sorted({*counts})
+    assert float(lines[-1].split()[-1]) < 3e-3

@@ -2,10 +2,12 @@
 
     python -m tools.papers.long_chain [--case d=1e4:explicit d=5e5:implicit] [--until 0.5]
 
-Multibody Syst. Dyn. 09817 (2022), section 6.2, Figs 17 to 21. Each segment stores the final states
-of both runs in ``OUT/CASE.npz``, so that an interrupted study continues from there; the coupled run
-begins each segment with degree 0. Prints steps, processor time and the error of the coupling bodies
-(eq. 36) after every segment.
+Multibody Syst. Dyn. 09817 (2022), section 6.2, Figs 17 to 23; a case is a property of masses or
+elements (d, c, m, …) with its value, and a scheme. Each segment stores the final states of both
+runs in ``OUT/CASE.npz``, so that an interrupted study continues from there; the coupled run begins
+each segment with degree 0. Prints steps, integrations of the whole chain (all attempts, corrections
+and trials for the interface Jacobian), processor time, and the error of the coupling bodies (eq.
+36) after every segment.
 """
 
 from __future__ import annotations
@@ -49,9 +51,12 @@ class Resumed(Segments):
     Attributes
     ----------
     start : tuple of float and ndarray, or None
+    integrations : int
+        Calls of `advance` by all chains so far.
     """
 
     start: ClassVar[tuple[float, Floats] | None] = None
+    integrations: ClassVar[int] = 0
 
     def __init__(self, members: Mapping[str, Segment]) -> None:
         super().__init__(members)
@@ -63,6 +68,7 @@ class Resumed(Segments):
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         """Integrate, from the beginning of the segment."""
         self.now = self.begin + t + h
+        type(self).integrations += 1
         return super().advance(self.begin + t, h, InputPolynomial(self.begin + t, u.coefficients))
 
     def stop(self, reason: str) -> None:
@@ -84,11 +90,17 @@ def rates(t: float, y: Floats, table: Floats) -> Floats:
 
 
 def run_piece(
-    saved: dict[str, Any], damping: float, scheme: str, segments: int, masses: int, piece: float
+    saved: dict[str, Any],
+    params: Mapping[str, float],
+    scheme: str,
+    segments: int,
+    masses: int,
+    piece: float,
 ) -> dict[str, Any]:
     """Continue both runs by one segment; `saved` is the previous segment's result, or empty."""
+    before = here.Resumed.integrations
     here.Resumed.start = (float(saved["t"]), saved["state"]) if saved else None
-    file = session(segments, masses, duration=piece, d=damping).build(CONFIGS)
+    file = session(segments, masses, duration=piece, **params).build(CONFIGS)
     changes = {"master.scheme": scheme, "groups.chain.together": f"{here.__name__}:Resumed"}
     began = time.process_time()
     result = simulate(file, changes)
@@ -98,7 +110,7 @@ def run_piece(
     assert result.log is not None
     assert here.Resumed.start is not None
     t, state = here.Resumed.start
-    whole = chain(segments, masses, d=damping)
+    whole = chain(segments, masses, **params)
     begin = float(saved["t"]) if saved else 0.0
     times = np.minimum(begin + result.log.t, t)
     start = saved["truth"] if saved else np.zeros(2 * masses)
@@ -122,6 +134,7 @@ def run_piece(
         "points": len(times),
         "steps": result.summary["steps"],
         "corrections": again["corrections"],
+        "integrations": here.Resumed.integrations - before,
         "refused": again["refused"],
         "coupled_s": coupled_s,
         "monolithic_s": time.process_time() - began,
@@ -138,6 +151,7 @@ def line(case: str, saved: Mapping[str, Any]) -> str:
     return (
         f"{case}: {float(saved['t']):.6f} s, {int(saved['steps']):,} steps, "
         f"{int(saved['corrections']):,} corrections, {int(saved['refused']):,} refused, "
+        f"{int(saved['integrations']):,} integrations, "
         f"{float(saved['coupled_s']):.0f} s of processor time, monolithic "
         f"{float(saved['monolithic_s']):.0f} s, error {error:.2e}"
     )
@@ -154,12 +168,13 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for case in args.case:
-        damping, scheme = case.removeprefix("d=").split(":")
+        changed, scheme = case.split(":")
+        name, _, value = changed.partition("=")
         file = args.out / f"{case.replace(':', '_')}_{args.segments}_{args.masses}.npz"
         saved: dict[str, Any] = dict(np.load(file)) if file.exists() else {}
         while not saved or float(saved["t"]) < args.until:
             size = (args.segments, args.masses, args.piece)
-            saved = run_piece(saved, float(damping), scheme, *size)
+            saved = run_piece(saved, {name: float(value)}, scheme, *size)
             part = file.with_suffix(".part.npz")
             np.savez(part, **saved)
             part.replace(file)
