@@ -7,7 +7,7 @@ In reading order:
   with `ramp`;
 * what is added to the connections: `drive_inputs`, `stimulate`, `inject_faults`;
 * defects and control: `measure_defects`, `control_order`, `choose_step`;
-* estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;
+* estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`, `open_loop`;
 * energy: `power_bond`, `mu`;
 * corrections of outputs: `true_inputs`, `correct_outputs` (by feedthrough, too), `correct_model`,
   built by `build_model`;

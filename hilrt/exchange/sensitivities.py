@@ -335,11 +335,11 @@ class SensitivityRenewal:
         if factors is None:
             factors = np.ascontiguousarray(numerics.state.answers["factor"])
         channels = self._channels.about(np.ascontiguousarray(numerics.state.outputs["y"]), t)
-        found = sensitivities_of(
-            network, self._models, self._step, True, self._variable, channels
-        ).factors()
+        known = sensitivities_of(network, self._models, self._step, True, self._variable, channels)
+        found = known.factors()
         if len(found) != len(factors):
             return math.inf
+        numerics.keep_stiffest(known.open_loop)
         given.answers[:] = found
         steps = max(1, round((t - self._since) / numerics.plan.session[0].error_unit))
         errors = np.append(numerics.state.errors["value"], inputs["disturbance_peak"])

@@ -30,11 +30,15 @@ class ModelTrial(NamedTuple):
         What a macro step has taken, models included, s.
     fault : str
         Why it did not reach its end; else empty.
+    growth : float
+        Rate by which its exchange makes errors grow with the stiffest responses seen, 1/s; NaN if
+        unknown.
     """
 
     signals: Mapping[str, tuple[Floats, Floats]]
     step_s: float
     fault: str = ""
+    growth: float = math.nan
 
 
 #: Runs the models at settings; with True ideally: all answers at once, measured without noise.
@@ -64,12 +68,16 @@ class IdealRun:
 
 
 class TrialError(NamedTuple):
-    """Error of a run: relative to the target, relative to the worst signal's variation."""
+    """Error of a run: relative to the target, relative to the worst signal's variation.
+
+    `unstable`: errors grow with the stiffest responses seen, although not throughout the run.
+    """
 
     share: float
     error: float
     signal: str
     step_s: float
+    unstable: bool = False
 
 
 def reference_of(trial: ModelTrial, step: float) -> IdealRun:
