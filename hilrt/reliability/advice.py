@@ -76,7 +76,7 @@ class SendingBench(NamedTuple):
     late: float
 
 
-class Run(NamedTuple):
+class AdviceBasis(NamedTuple):
     """What a session's run has shown besides its state.
 
     Attributes
@@ -129,7 +129,7 @@ def advice(
     state: State,
     errors: Mapping[str, Estimate],
     totals: Mapping[str, FlagTotal],
-    run: Run,
+    run: AdviceBasis,
     benches: Collection[SendingBench] = (),
 ) -> list[Improvement]:
     """Changes for a session whose verdict is not `good`, the most effective one first.
@@ -141,7 +141,7 @@ def advice(
     errors : mapping of str to Estimate
     totals : mapping of str to FlagTotal
         By cause.
-    run : Run
+    run : AdviceBasis
     benches : collection of SendingBench
     """
     time_s = run.time_s
@@ -322,7 +322,7 @@ def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Impro
     return Improvement(text, {"master.step": shorter}, expected)
 
 
-def _higher_order(plan: Plan, state: State, share: float, run: Run) -> Improvement | None:
+def _higher_order(plan: Plan, state: State, share: float, run: AdviceBasis) -> Improvement | None:
     """Order 1 instead of 0, if no bench's noise is extrapolated and no step is too long.
 
     A step is too long, too, if order 1 makes errors grow with the stiffest responses seen.
@@ -341,7 +341,7 @@ def _higher_order(plan: Plan, state: State, share: float, run: Run) -> Improveme
     return Improvement("extrapolation of order 1", {"master.extrapolation.order": 1}, expected)
 
 
-def _grows(plan: Plan, run: Run) -> bool:
+def _grows(plan: Plan, run: AdviceBasis) -> bool:
     """Whether errors grow e-fold within the session at order 1, and faster than at order 0.
 
     At a step that is a little longer, too: responses between two trials may be stiffer.

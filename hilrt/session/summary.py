@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
 from hilrt.files.formats import json_numbers
-from hilrt.reliability.advice import Run, SendingBench, advice
+from hilrt.reliability.advice import AdviceBasis, SendingBench, advice
 from hilrt.reliability.causes import INPUT_LIMITED, LEAST_SPREAD
 from hilrt.reliability.estimates import (
     BondError,
@@ -174,7 +174,7 @@ def build_summary(
     # No setting would have prevented a killed process or an exception in a model.
     if results["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         benches, errors, t = _sending_benches(exchange, course.steps), course.errors, course.time_s
-        ran = Run(t, course.steps, None if stiffest is None else stiffest.growth)
+        ran = AdviceBasis(t, course.steps, None if stiffest is None else stiffest.growth)
         changes = advice(numerics.network, plan, state, errors, totals, ran, benches)
     host = host_report()
     summary = {
