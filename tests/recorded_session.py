@@ -47,6 +47,8 @@ ELSEWHERE = {
         "estimated_error",
         "advice",
         "sending_interval_s",
+        "growth_per_s",
+        "stable_step_s",
         "stimulus_columns",
         "results",
     ),

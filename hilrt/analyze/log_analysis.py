@@ -140,6 +140,7 @@ def analyse_log(path: str | Path) -> LogAnalysis:
             bonds_of(stream),
             _named_step(summary),
             summary.get("sending_interval_s") or {},
+            summary.get("stable_step_s"),
         ),
     )
 

@@ -25,6 +25,10 @@ FURTHEST = 10.0
 SOLVER_SHARE = 0.8
 #: Quantile of the times for which a step must be long enough.
 LATE = 0.99
+#: A step above this share of `FURTHEST` is the longest one that was examined.
+NEARLY = 0.99
+#: Basis of the bound by stability.
+STABLE = "beyond it the exchange lets errors grow, with the stiffest responses that trials showed"
 #: Defects below this share of their signal are rounding errors.
 _NOTHING = 1e-12
 
@@ -79,6 +83,7 @@ def advise(
     bonds: Mapping[str, Mapping[str, str]],
     named_s: float | None = None,
     sends_s: Mapping[str, float] = MappingProxyType({}),
+    stable_s: float | None = None,
 ) -> Advice | None:
     """Recommend a macro step; None if the log lacks the figures for it.
 
@@ -94,6 +99,8 @@ def advise(
         Step recommended by the session's own advice for its estimated error, s.
     sends_s : mapping of str to float
         Sending interval of each bench, if known, s.
+    stable_s : float, optional
+        Longest step at which the exchange is stable with the stiffest responses seen, s.
     """
     steps = statistics.stats.get("master:step")
     if steps is None or not steps.count or not statistics.rows:
@@ -105,6 +112,8 @@ def advise(
     bounds = [*_accuracy_bounds(statistics, tables, bonds, interval)]
     if named_s is not None:
         bounds.append(Bound(named_s, "the estimated error requires it, see the verdict's advice"))
+    if stable_s is not None and stable_s < NEARLY * FURTHEST * used:
+        bounds.append(Bound(stable_s, STABLE))
     above = min(bounds, key=lambda b: b.step_s, default=None)
     lower = [*_real_time_bounds(statistics, tables)]
     lower += [

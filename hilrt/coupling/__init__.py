@@ -7,7 +7,7 @@ In reading order:
   with `ramp`;
 * contributions besides the connections: `drive_inputs`, `stimulate`, `inject_faults`;
 * defects and control: `measure_defects`, `control_order`, `choose_step`;
-* estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;
+* estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`, `open_loop`;
 * energy: `power_bond`, `mu`;
 * corrections of outputs: `true_inputs`, `correct_outputs` (also by feedthrough), `correct_model`,
   built by `build_model`;

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, discretize
+from hilrt.coupling.open_loop import OpenLoop
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
@@ -27,8 +28,6 @@ from hilrt.tables.relation import Relation
 
 #: Maximum number of states of the error: the cost of a step grows with its square.
 MOST_STATES = 64
-#: Smallest determinant of ``I − L D`` for which the loop of direct responses is solved.
-_REGULAR = 1e-9
 #: A variable step is composed of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
 LARGEST_FACTOR = 1e100
@@ -119,6 +118,8 @@ class Sensitivities(NamedTuple):
     powers : sequence of float
         Factors of the same paths over 2, 4, 8, … such steps, consecutively; used for a variable
         step, which is composed of these lengths.
+    open_loop : OpenLoop, optional
+        The same responses before they are coupled.
     """
 
     states: int
@@ -135,10 +136,11 @@ class Sensitivities(NamedTuple):
     unit: float = 0.0
     powers: Sequence[float] = ()
     inside: Sequence[int] = ()
+    open_loop: OpenLoop | None = None
 
     def without_loop(self) -> Sensitivities:
         """Copy without the responses of the coupled system, where these are invalid."""
-        lost = self._replace(states=0, paths=[], answers=[], unit=0.0, powers=())
+        lost = self._replace(states=0, paths=[], answers=[], unit=0.0, powers=(), open_loop=None)
         return lost._replace(of_reference=False, renewed=False)
 
     def factors(self) -> Floats:
@@ -190,7 +192,8 @@ def sensitivities_of(
         inside=[0 if model is None else model.inside for model in models],
     )
     unit = step / 2.0**FINER if variable else step
-    loop = _discretized(network, models, unit, channels)
+    open_loop = _open_loop(network, models, channels, np.array(slope))
+    loop = None if open_loop is None else _discretized(open_loop, unit)
     if loop is None:
         own = [None if model is None or model.of_reference else model for model in models]
         lost = sum(m is not None for m in models) - sum(m is not None for m in own)
@@ -216,6 +219,7 @@ def sensitivities_of(
         renewed=renewed,
         linear=linear,
         of_reference=any(model is not None and model.of_reference for model in models),
+        open_loop=open_loop,
     )
 
 
@@ -268,13 +272,11 @@ def _doubled(A: Floats, B: Floats, times: int) -> list[tuple[Floats, Floats]]:
     return found
 
 
-def _discretized(
-    network: Network, models: Sequence[LinearModel | None], step: float, channels: Channels
-) -> LinearSubsystem | None:
-    """`_closed_loop` over steps of `step` [s]; None if that is not finite."""
+def _discretized(open_loop: OpenLoop, step: float) -> LinearSubsystem | None:
+    """The coupled system over steps of `step` [s]; None if that is not finite."""
     try:
         with np.errstate(all="ignore"):  # a peer may report absurdly large values
-            loop = _closed_loop(network, models, channels)
+            loop = open_loop.coupled()
             if loop is None:
                 return None
             A, B = discretize(loop.A, loop.B, step, 0)
@@ -285,10 +287,10 @@ def _discretized(
     return LinearSubsystem(A, B[0], loop.C, loop.D)
 
 
-def _closed_loop(
-    network: Network, models: Sequence[LinearModel | None], channels: Channels
-) -> LinearSubsystem | None:
-    """Map disturbances of inputs to errors of outputs; None if too little is known.
+def _open_loop(
+    network: Network, models: Sequence[LinearModel | None], channels: Channels, slope: Floats
+) -> OpenLoop | None:
+    """The subsystems side by side; None if too little is known.
 
     A subsystem without inputs from others has no error, and one without outputs to others transmits
     none: only the others need a model.
@@ -316,12 +318,6 @@ def _closed_loop(
         else:
             parts.append(LinearSubsystem(model.A, model.B, model.C, model.D))
     whole = block_diagonal(parts)
-    C, D, L = channels.calculated(whole.C), channels.calculated(whole.D), network.L.dense()
-    through = np.eye(len(network.inputs)) - L @ D
-    if abs(np.linalg.det(through)) < _REGULAR:
-        return None
-    M = np.linalg.inv(through)
-    back = M @ L @ C
-    loop = LinearSubsystem(whole.A + whole.B @ back, whole.B @ M, C + D @ back, D @ M)
-    finite = all(np.isfinite(matrix).all() for matrix in (loop.A, loop.B, loop.C, loop.D))
-    return loop if finite else None
+    C, D = channels.calculated(whole.C), channels.calculated(whole.D)
+    every = int(network.every.max(initial=1))
+    return OpenLoop(LinearSubsystem(whole.A, whole.B, C, D), network.L.dense(), slope, every)

@@ -271,15 +271,12 @@ class SensitivityRenewal:
 
     def _conclude(self, change: float, t: float) -> None:
         """Store the change found by a trial at `t` [s]; schedule the next trial."""
-        plan, state = self._numerics.plan, self._numerics.state
-        session = self._numerics.given.session[0]
-        # For a linear system the first trial, which is more exact, is used until a change.
-        same = plan.session[0].error_linear and not state.session[0].sensitivities_moved
+        state, session = self._numerics.state, self._numerics.given.session[0]
         session.answers_moved = change > self.LITTLE
         switches = self._numerics.given.subsystems["switches"]
         known = state.subsystems["inside"] == SWITCHES
         session.answers_renewed = (
-            not same or session.answers_moved or bool((switches != known).any())
+            not self._is_unchanged() or session.answers_moved or bool((switches != known).any())
         )
         session.answers_since = self._since
         y = state.outputs["y"][self._coupled]
@@ -294,6 +291,11 @@ class SensitivityRenewal:
         self._seen = y
         self._disturbed = np.maximum(self._disturbed, state.inputs["disturbance_peak"])
         self._since, self._left, self._credit = t, self._every - 1, self._credit - 1.0
+
+    def _is_unchanged(self) -> bool:
+        """Whether the first trial, which is the more exact one, holds: of a linear system."""
+        plan, state = self._numerics.plan, self._numerics.state
+        return bool(plan.session[0].error_linear and not state.session[0].sensitivities_moved)
 
     async def _renew(self, t: float) -> float:
         """Store the renewed factors; return their change."""
@@ -334,11 +336,12 @@ class SensitivityRenewal:
         if factors is None:
             factors = np.ascontiguousarray(numerics.state.answers["factor"])
         channels = self._channels.about(np.ascontiguousarray(numerics.state.outputs["y"]), t)
-        found = sensitivities_of(
-            network, self._models, self._step, True, self._variable, channels
-        ).factors()
+        known = sensitivities_of(network, self._models, self._step, True, self._variable, channels)
+        found = known.factors()
         if len(found) != len(factors):
             return math.inf
+        if not self._is_unchanged():
+            numerics.keep_stiffest(known.open_loop)
         given.answers[:] = found
         steps = max(1, round((t - self._since) / numerics.plan.session[0].error_unit))
         errors = np.append(numerics.state.errors["value"], inputs["disturbance_peak"])

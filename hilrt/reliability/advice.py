@@ -11,7 +11,7 @@ u'/2``, from which the speed of the input follows; at order 1 it is ``(5/12) H²
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -40,6 +40,8 @@ MOST: Final = 2
 SHORTER: Final = (2, 4, 10)
 #: A change is suggested only if it reduces the error to at most this share.
 WORTHWHILE: Final = 0.7
+#: Order 1 must be stable at a step that is longer by this factor, too.
+LONGER: Final = 1.25
 #: Above this share at order 0 an input moves too fast for the expectation to hold.
 SLOW: Final = 0.2
 #: Share of the session above which late samples, missed ticks and limits are named before settings.
@@ -71,6 +73,25 @@ class SendingBench(NamedTuple):
     longest: float
     shortest: float
     late: float
+
+
+class AdviceBasis(NamedTuple):
+    """What a session's run has shown besides its state.
+
+    Attributes
+    ----------
+    time_s : float
+        Its length, s.
+    steps : int
+        Macro steps that it took; 0 if unknown.
+    growth : function, optional
+        From a macro step [s] and an order to the rate by which the exchange makes errors grow, 1/s,
+        with the stiffest responses that trials have shown (`hilrt.coupling.open_loop`).
+    """
+
+    time_s: float
+    steps: int = 0
+    growth: Callable[[float, int], float] | None = None
 
 
 class Improvement(NamedTuple):
@@ -107,9 +128,8 @@ def advice(
     state: State,
     errors: Mapping[str, Estimate],
     totals: Mapping[str, FlagTotal],
-    time_s: float,
+    run: AdviceBasis,
     benches: Collection[SendingBench] = (),
-    steps: int = 0,
 ) -> list[Improvement]:
     """Changes for a session whose verdict is not `good`, the most effective one first.
 
@@ -120,12 +140,10 @@ def advice(
     errors : mapping of str to Estimate
     totals : mapping of str to FlagTotal
         By cause.
-    time_s : float
-        Duration of the session, s.
+    run : AdviceBasis
     benches : collection of SendingBench
-    steps : int
-        Number of macro steps.
     """
+    time_s = run.time_s
     variable = bool(plan.session["variable_step"][0])
     slowest = max((bench.longest for bench in benches), default=0.0)
     found = _corrections(network.bonds.tables, plan, state)
@@ -149,15 +167,15 @@ def advice(
         small = min(small, share * BOND_DEGRADED / energy)
     settings = []
     if variable:
-        found.append(_stricter_control(plan, time_s / max(steps, 1)))
-    elif late <= OFTEN * time_s:  # with a shorter step, samples would be even later
+        found.append(_stricter_control(plan, time_s / max(run.steps, 1)))
+    elif late <= OFTEN * time_s:  # else it would be later still
         if (shorter := _shorter(plan, worst, small, slowest)) is not None:
             settings.append(shorter)
         else:
             every = number(1e3 * slowest, 3)
             text = f"a bench that sends more often: no step below the {every} ms of this one helps"
             found.append(Improvement(text, {}))
-    if (higher := _higher_order(plan, state, share)) is not None:
+    if (higher := _higher_order(plan, state, share, run)) is not None:
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
@@ -303,8 +321,11 @@ def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Impro
     return Improvement(text, {"master.step": shorter}, expected)
 
 
-def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
-    """Order 1 instead of 0, unless a bench's noise would be extrapolated or a step is too long."""
+def _higher_order(plan: Plan, state: State, share: float, run: AdviceBasis) -> Improvement | None:
+    """Order 1 instead of 0, if no bench's noise is extrapolated and no step is too long.
+
+    A step is too long, too, if order 1 makes errors grow with the stiffest responses seen.
+    """
     sources = plan.outputs["subsystem"][plan.connections["source"]]
     if plan.session["controls_order"][0]:
         return None
@@ -312,8 +333,20 @@ def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
         return None
     connected = np.flatnonzero(plan.inputs["connected"])
     moves = float(disturbed_shares(state.inputs[connected]).max(initial=0.0))
-    if not 0.0 < moves < SLOW:
+    if not 0.0 < moves < SLOW or _grows(plan, run):
         return None
     turned = 2.0 * moves  # phase angle of an oscillation per step
     expected = share * (5.0 / 12.0) * turned * turned / moves
     return Improvement("extrapolation of order 1", {"master.extrapolation.order": 1}, expected)
+
+
+def _grows(plan: Plan, run: AdviceBasis) -> bool:
+    """Whether errors grow e-fold within the session at order 1, and faster than at order 0.
+
+    At a step that is a little longer, too: responses between two trials may be stiffer.
+    """
+    if run.growth is None:
+        return False
+    longer = LONGER * float(plan.session["step"][0])
+    rates = [run.growth(longer, order) for order in (0, 1)]
+    return rates[1] > max(rates[0], 1.0 / max(run.time_s, longer))

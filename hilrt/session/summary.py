@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
 from hilrt.files.formats import json_numbers
-from hilrt.reliability.advice import SendingBench, advice
+from hilrt.reliability.advice import AdviceBasis, SendingBench, advice
 from hilrt.reliability.causes import INPUT_LIMITED, LEAST_SPREAD
 from hilrt.reliability.estimates import (
     BondError,
@@ -164,12 +164,18 @@ def build_summary(
     course, totals, _ = outcome
     results = _results(numerics, progress, run, outcome)
     plan, state = numerics.plan, numerics.state
+    stiffest, growth, stable_s = numerics.stiffest, math.nan, None
+    if stiffest is not None and course.time_s > 0.0:
+        step, order = float(plan.session["step"][0]), int(plan.connections["order"].max(initial=0))
+        growth = stiffest.growth(step, order)
+        stable_s = stiffest.longest_stable(step, order, course.time_s)
     changes, sends = [], {link.name: link.sending_interval for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
     # There is no advice against a killed process or an exception in a model.
     if results["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         benches, errors, t = _sending_benches(exchange, course.steps), course.errors, course.time_s
-        changes = advice(numerics.network, plan, state, errors, totals, t, benches, course.steps)
+        ran = AdviceBasis(t, course.steps, None if stiffest is None else stiffest.growth)
+        changes = advice(numerics.network, plan, state, errors, totals, ran, benches)
     host = host_report()
     summary = {
         "format": FORMAT,
@@ -182,6 +188,8 @@ def build_summary(
         "processor_share": dict(run.host_use.shares),
         "real_time_priority": run.host_use.real_time_priority,
         "sending_interval_s": {name: every for name, every in sends.items() if every > 0.0},
+        "growth_per_s": growth,
+        "stable_step_s": stable_s,
         "identification": _identification(progress) if plan.model.settings[0].identifies else None,
         "stretched_s": progress.stretched_ns / 1e9,
         "peers": _peers(exchange),

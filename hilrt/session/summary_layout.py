@@ -394,6 +394,12 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: [s] Longest interval at which each bench sends its outputs, according to its database or
     #: emulator; a bench is omitted if neither gives one.
     sending_interval_s: dict[str, float]
+    #: [1/s] Rate by which the exchange makes errors grow beyond the coupled system's own growth,
+    #: with the stiffest responses that trials have shown; null if unknown.
+    growth_per_s: float | None
+    #: [s] Longest step, up to ten times the session's, at which the exchange does not let errors
+    #: grow, with the stiffest responses that trials have shown; null if unknown.
+    stable_step_s: float | None
     #: Identification of Jacobians; null without it.
     identification: LearningTurns | None
     #: [s] Delay of the grid behind the clock (`overrun = "stretch"`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from hilrt.config.session_tables import FaultTable
 from hilrt.config.structs import CALCULATED, Reliability, Session
 from hilrt.coupling.closed_loop import Sensitivities
+from hilrt.coupling.open_loop import OpenLoop
 from hilrt.expressions.program import Program
 from hilrt.expressions.session_program import session_program
 from hilrt.reliability.alarms import AlarmNames
@@ -46,6 +48,10 @@ class Numerics:
         File columns used by stimuli.
     changes : Changes
         Pending changes of numbers.
+    stiffest : OpenLoop or None
+        Of the responses that trials have shown, those that amplify most around the loops over a
+        macro step. None without a trial, and if the exchange is not plain: with a variable step, an
+        implicit scheme, output derivatives or a correction.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class Numerics:
         self.changes = self.new_changes()
         self.stimuli: list[str] = []
         self.columns: list[Floats] = []
+        self.stiffest: OpenLoop | None = None
+        self._gain, self._explicit = -math.inf, True
         self._h_next = state.session["h_next"]
         self._macro_step: Callable[[], None] = self._load_and_step
         self._assess: Callable[[], None] = self._load_and_assess
@@ -95,6 +103,18 @@ class Numerics:
     def slack(self) -> Table[Slack]:
         """The input of `assess`; its address never changes."""
         return self._slack
+
+    def keep_stiffest(self, found: OpenLoop | None, explicit: bool = True) -> None:
+        """Keep the responses of a trial as `stiffest` if they amplify more than all before.
+
+        `explicit` is False if the stability of the explicit exchange is not that of the session.
+        """
+        self._explicit &= explicit
+        if found is None or not self._explicit:
+            return
+        gain = found.gain(float(self._plan.session[0].step))
+        if gain > self._gain:
+            self.stiffest, self._gain = found, gain
 
     def load(self) -> None:
         """Load the compiled code, or compile it, before the first tick, which has no time for it.
@@ -179,8 +199,20 @@ def build_numerics(
     state.parameters["value"] = [own.parameter.default for own in parameters]
     numerics = Numerics(network, plan, checks, alarms, state, tables.faults, parameters)
     numerics.columns = list(columns)
+    open_loop = None if known is None else known.open_loop
+    numerics.keep_stiffest(open_loop, _is_plain(tables) and model is None)
     numerics.stimuli = [tables.stimuli[k].name for k in stimulus_order(network, tables)]
     return numerics
+
+
+def _is_plain(tables: Session) -> bool:
+    """Whether a session extrapolates samples over a fixed step, without iteration or correction."""
+    master = tables.master
+    return (
+        (master.scheme, master.step_control.method) == ("explicit", "fixed")
+        and master.extrapolation.source != "taylor"
+        and all(bond.correction.method == "none" for bond in tables.bonds)
+    )
 
 
 def start_state(

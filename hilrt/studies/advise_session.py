@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -167,7 +168,13 @@ class ModelRun:
         log = result.log
         names = [name for name in log if any(of_port(name, source) for source in self.signals)]
         courses = {name: (log.time(name), np.asarray(log[name])) for name in names}
-        return ModelTrial(courses, float(result.summary["wall_s"]) / steps, result.fault or "")
+        growth = result.summary["growth_per_s"]
+        return ModelTrial(
+            courses,
+            float(result.summary["wall_s"]) / steps,
+            result.fault or "",
+            math.nan if growth is None else growth,
+        )
 
 
 def of_port(channel: str, port: str) -> bool:

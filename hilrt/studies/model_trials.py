@@ -30,11 +30,15 @@ class ModelTrial(NamedTuple):
         Computing time of a macro step, including the models, s.
     fault : str
         Reason why the run did not reach its end; empty if it did.
+    growth : float
+        Rate by which its exchange makes errors grow with the stiffest responses seen, 1/s; NaN if
+        unknown.
     """
 
     signals: Mapping[str, tuple[Floats, Floats]]
     step_s: float
     fault: str = ""
+    growth: float = math.nan
 
 
 #: Runs the models with settings; with True ideally: outputs without delay, measured without noise.
@@ -64,12 +68,16 @@ class IdealRun:
 
 
 class TrialError(NamedTuple):
-    """Error of a run: relative to the target, relative to the worst signal's variation."""
+    """Error of a run: relative to the target, relative to the worst signal's variation.
+
+    `unstable`: errors grow with the stiffest responses seen, although not throughout the run.
+    """
 
     share: float
     error: float
     signal: str
     step_s: float
+    unstable: bool = False
 
 
 def reference_of(trial: ModelTrial, step: float) -> IdealRun:

@@ -346,7 +346,10 @@ class SettingsSearch:
         def reaches(at: int) -> bool:
             if at not in known:
                 settings = {STEP: self.ladder[at], **option.settings, **self._fixed}
-                known[at] = self._measure(self._try(settings, False), self.reference)
+                trial = self._try(settings, False)
+                known[at] = self._measure(trial, self.reference)
+                if trial.growth * self._tables.session.duration > 1.0:  # e-fold
+                    known[at] = known[at]._replace(share=math.inf, unstable=True)
             return known[at].share <= aim
 
         place = min(self._at_least(self._first), top) if is_first else floor
@@ -377,6 +380,8 @@ class SettingsSearch:
         if low < floor or low not in known:
             at = min(known)
             error = known[at].error
+            if known[at].unstable:
+                return f"is unstable at {in_ms(self.ladder[at])} where the responses are stiffest"
             if not math.isfinite(error):
                 return f"does not reach its end, or diverges, at {in_ms(self.ladder[at])}"
             return f"its error is {percent(error)} ({known[at].signal}) at {in_ms(self.ladder[at])}"

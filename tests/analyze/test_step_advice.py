@@ -81,6 +81,18 @@ def test_a_bench_bounds_the_step_by_what_it_sends() -> None:
     assert slower.recommended_s == pytest.approx(1e-3)
 
 
+def test_no_step_is_advised_beyond_the_stable_one() -> None:
+    file = tomllib.loads(FILE.replace(b"ORDER", b"1").decode())
+    for stable, recommended in ((1.3e-3, 1.3e-3), (10e-3, 10e-3), (None, 10e-3)):
+        for share in (1e-9, 0.0):
+            advice = advise(session(share), file, {}, stable_s=stable)
+            assert advice is not None
+            unstable = "lets errors grow" in advice.text
+            assert unstable == (stable == 1.3e-3)
+            if share or unstable:
+                assert advice.recommended_s == pytest.approx(recommended)
+
+
 def test_log_without_timing_gives_no_advice() -> None:
     assert advise(LogStatistics(), {}, {}) is None
     quiet = advise(session(0.0), {}, {})
