@@ -88,7 +88,7 @@ class LinearModel(NamedTuple):
         How finely the subsystem resolves each input within a macro step: 1 continuously, 0 only the
         start value, 1 - 1/n in n internal steps.
     linear : bool
-        Whether it is valid for any state.
+        Whether it is valid for any state; with `own`, also at any time.
     lacking : tuple of int
         Outputs for which nothing is known.
     of_reference : bool
@@ -99,6 +99,9 @@ class LinearModel(NamedTuple):
     inside : int
         Whether its outputs were observed between communication points: `UNSEEN`, `SMOOTH`, or
         `SWITCHES`.
+    own : ndarray, shape (nx, 2 (nx + 2 nu + 1) + 1), optional
+        If its own integration errs: its state; its macro step, as a map from state, inputs at the
+        step's beginning, their change within the step, and 1; and the error of that map.
     """
 
     A: Floats
@@ -111,6 +114,7 @@ class LinearModel(NamedTuple):
     of_reference: bool = False
     slope: Floats | None = None
     inside: int = 0
+    own: Floats | None = None
 
 
 class Command(NamedTuple):
