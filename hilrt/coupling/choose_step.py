@@ -28,7 +28,7 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
     session.order_changed = 0
     if now.rest > 0.0:
         restart_step(plan, state)
-        set_step(plan, state, min(now.rest, session.controlled_step))
+        set_step(plan, state, given, min(now.rest, session.controlled_step))
         return
     if now.elapsed > 0.0:
         if plan.session[0].tests_errors:
@@ -40,7 +40,7 @@ def choose_step(plan: Plan, state: State, given: StepInput) -> None:
         control_step(plan, state, given)
         session.previous_elapsed = now.elapsed
         restart_step(plan, state)
-    set_step(plan, state, session.controlled_step)
+    set_step(plan, state, given, session.controlled_step)
     session.degree = degree_in_force(plan, state)
     if session.order_changed:
         extrapolate(plan, state, given)
@@ -62,11 +62,11 @@ def restart_step(plan: Plan, state: State) -> None:
 
 
 @stage
-def set_step(plan: Plan, state: State, h: float) -> None:
+def set_step(plan: Plan, state: State, given: StepInput, h: float) -> None:
     """Set the step to `h` [s], or to an end at the next known jump or bend of a stimulus."""
     session, settings = state.session[0], plan.session[0]
     h = step_to_break(h, session.until_break, settings.minimum_step, settings.maximum_step)
-    if h != session.h_next:  # the first step is not rounded
+    if given.session[0].elapsed > 0.0 or h != session.h_next:  # the first step is not rounded
         session.h_next = whole_ns(h)
 
 
@@ -100,7 +100,7 @@ def control_step(plan: Plan, state: State, given: StepInput) -> None:
     """Choose the length of the next step by the session's method."""
     session, settings = state.session[0], plan.session[0]
     low, high, safety = settings.minimum_step, settings.maximum_step, settings.safety
-    shortened = given.session[0].elapsed < REDUCED * session.controlled_step
+    shortened = given.session[0].elapsed < REDUCED * whole_ns(session.controlled_step)
     growth = 1.0 if shortened else settings.growth
     if settings.step_method == PI:
         session.error = worst_defect(plan, state)

@@ -65,3 +65,13 @@ def test_steps_are_whole_nanoseconds_and_at_least_one():
     assert whole_ns(1.23456789649e-3) == 1234568 * 1e-9
     assert whole_ns(1e-12) == 1e-9
     assert round(whole_ns(0.1) * 1e9) == 100_000_000
+
+
+@pytest.mark.parametrize("step_control", METHODS, ids=lambda table: table["method"])
+@pytest.mark.parametrize(("elapsed", "longer"), [(5e-9, True), (3e-9, False)])
+def test_a_step_shortened_to_a_break_makes_the_next_one_no_longer(step_control, elapsed, longer):
+    """Of 5.4 ns, which is 5 ns where nothing has shortened it."""
+    numerics = controlled({**step_control, "initial": 5.4e-9})
+    numerics.given.session["elapsed"] = elapsed
+    choose_step(numerics.plan, numerics.state, numerics.given)
+    assert numerics.h_next == pytest.approx(11e-9 if longer else 5e-9, abs=1e-12)
