@@ -47,7 +47,8 @@ def run(*command):
 # In the session, ``hilrt`` takes the place of one node of the database: the node whose name looks
 # like a gateway, or the one that ``--node`` names. Below are parts of the session file: the tables
 # of the bench and of its set-point, a first stimulus, and the numbers that you may change on the
-# web page of the running session:
+# web page of the running session. (For a real bus, ``hilrt can generate`` writes the file without
+# the emulated bench and the stimulus, and marks the values that you must choose.)
 
 print(run("new", "drive.toml", "--database", "drive.dbc"))
 text = SESSION.read_text("utf-8")
@@ -87,6 +88,8 @@ print(*sorted(path.name for path in next(FOLDER.glob("runs/*")).iterdir()), sep=
 # Look at it
 # ----------
 #
+# Open ``report.html`` in a browser: it begins with the verdict, plots each set-point as sent and as
+# measured, and counts the frames of each CAN message. For plots of your own, load the log.
 # ``bench.speed:sent`` is the set-point that was sent. First the largest rate limits it, then the
 # largest speed.
 
@@ -120,3 +123,4 @@ shutil.rmtree(FOLDER)
 # * :doc:`Use your own model as the emulated bench </own_bench>`
 # * :doc:`Checksums, multiplexed messages, J1939, bus faults </can>`
 # * :doc:`Watch a session, and operate it </monitor>`
+# * :doc:`Everything that a report shows </logs>`
