@@ -381,8 +381,8 @@ def test_wrong_bounds_are_refused(tmp_path, correction, said):
         (OneWay, BY_FLOWS, (), "info", "does not save and restore its state; otherwise from one.f"),
         (OneWay, ADAPTIVE, (), "warning", "mu stays: 'one' cannot be probed by a trial"),
         (OneWay, ADAPTIVE, (), "warning", "give save_state and restore_state, or an FMU with dire"),
-        (OneWay, BY_FLOWS, (("order = 0", "order = 1"),), "warning", "is not used: the input of the"),
-        (Mass1, BY_FLOWS, (('adapter = "inprocess"', 'adapter = "inprocess"\nevery = 2'),), "warning",
+        (OneWay, BY_FLOWS, (("order = 0", "order = 1"),), "warning", "the input of the effort's"),
+        (Mass1, BY_FLOWS, (("params", "every = 2\nparams"),), "warning",
          "mu stays: it adapts only if both sides communicate in every step"),
     ],
 )  # fmt: skip
