@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from hilrt.check.check_corrections import check_corrections, check_mu
 from hilrt.check.check_expect import check_alarms, check_calculated, check_expect, check_procedures
 from hilrt.check.check_faults import check_faults
 from hilrt.check.check_host import check_host, check_listen
@@ -36,7 +37,6 @@ from hilrt.check.check_topology import (
     check_bonds,
     check_connections,
     check_loops,
-    check_mu,
     located,
     worded,
     worded_line,
@@ -57,6 +57,7 @@ _PARTS: Final[tuple[Callable[[Topology, Findings], None], ...]] = (
     check_calculated,
     check_connections,
     check_bonds,
+    check_corrections,
     check_loops,
     check_benches,
     check_control,
@@ -156,7 +157,8 @@ def check(
     check_pacing(tables.master, findings)
     check_pace(tables, pace, physical, findings)
     _check_repeat(tables, classes, pace, findings)
-    topology = Topology(tables, dict.fromkeys(broken), physical)
+    final = {name for name, one in descriptions.items() if one.restores is False}
+    topology = Topology(tables, dict.fromkeys(broken), physical, final=final)
     for name, link_class in classes.items():
         _check_subsystem(session, name, link_class, descriptions[name], topology, findings)
     topology = check_sequences(topology, findings)

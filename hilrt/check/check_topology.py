@@ -10,18 +10,15 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-import numpy as np
 
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem, TomlLines
 from hilrt.config.read_values import LISTS, in_words
 from hilrt.config.session_file import SessionFile
-from hilrt.config.structs import Bond, Connection, Correction, Session
-from hilrt.coupling.mu import bond_mu
+from hilrt.config.structs import Bond, Connection, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Port, Ports
-from hilrt.tables.network import build_network
 
 #: Largest number of algebraic loops listed: the search for each visits all ports.
 MOST_LOOPS = 20
@@ -84,6 +81,8 @@ class Topology:
         Subsystems whose own problems, including those of their limits, are already reported.
     unclear : set of str
         Ports, ``subsystem.port``, of which only the name is known.
+    final : set of str
+        Subsystems that are known not to save and restore their state.
     wrong_starts, unsupported_variables : dict of str
         Reasons by ``subsystem.name``: for start values that the subsystem refuses, and for
         variables that cannot be ports.
@@ -94,6 +93,7 @@ class Topology:
     physical: set[str]
     refused: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
+    final: set[str] = field(default_factory=set)
     wrong_starts: dict[str, str] = field(default_factory=dict)
     unsupported_variables: dict[str, str] = field(default_factory=dict)
 
@@ -209,7 +209,7 @@ def _check_fit(
 
 
 def check_bonds(topology: Topology, findings: Findings) -> None:
-    """Check that bonds join an effort and a flow to a power, and corrections are permitted."""
+    """Check that bonds join an effort and a flow to a power."""
     seen: set[str] = set()
     for i, bond in enumerate(topology.tables.bonds):
         table = f"bonds.{bond.name or i}"
@@ -217,20 +217,19 @@ def check_bonds(topology: Topology, findings: Findings) -> None:
             findings.error(table, "name", bond.name, "another bond has that name", "rename one")
         seen.add(bond.name)
         flow = topology.find(bond.flow, "output", table, "flow", findings)
-        fits = [_check_effort(topology, bond, name, flow, table, findings) for name in bond.efforts]
+        for name in bond.efforts:
+            _check_effort(topology, bond, name, flow, table, findings)
         if len(set(bond.efforts)) < len(bond.efforts):
             findings.error(table, "effort", bond.effort, "names an output twice", "remove one")
-        elif flow is not None and all(fits):
-            _check_correction(bond, flow.subsystem in topology.physical, table, findings)
 
 
 def _check_effort(
     topology: Topology, bond: Bond, name: str, flow: Place | None, table: str, findings: Findings
-) -> bool:
-    """Check one effort output against the bond's flow; return False if they form no bond."""
+) -> None:
+    """Check one effort output against the bond's flow."""
     effort = topology.find(name, "output", table, "effort", findings)
     if effort is None or flow is None:
-        return False
+        return
     if effort.member == flow.member:
         findings.error(
             table,
@@ -239,12 +238,11 @@ def _check_effort(
             f"comes from {flow.member!r} like the effort",
             "a bond joins two subsystems: name the output of the other one",
         )
-        return False
+        return
     _check_partner(topology, name, flow.member, table, "effort", findings)
     _check_partner(topology, bond.flow, effort.member, table, "flow", findings)
     if effort.port and flow.port:
         _check_power(bond, effort.port, flow.port, table, findings)
-    return True
 
 
 def _check_partner(
@@ -315,83 +313,6 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
             )
     except ConfigError as error:
         findings.error(table, "", None, str(error), "")
-
-
-def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings) -> None:
-    correction = bond.correction
-    table += ".correction"
-    if correction.method != "energy":
-        for key in ("mu", "nu", "cap", "cap_abs"):
-            if (value := getattr(correction, key)) != getattr(Correction(), key):
-                message, remedy = "has no effect on this correction", 'set method = "energy"'
-                findings.warn(table, key, value, message, f"{remedy}, or leave it out")
-    if correction.method == "none":
-        return
-    if correction.mu_range is not None:
-        least, most = correction.mu_range
-        if correction.method != "energy":
-            findings.error(table, "mu_range", None, 'is for method = "energy"', "leave it out")
-        elif not least <= (least if correction.mu is None else correction.mu) <= most:
-            message = "must be two bounds, the lower one first, with mu between them"
-            findings.error(table, "mu_range", correction.mu_range, message, "correct it")
-    if not on_bench:
-        return
-    if correction.method != "energy":
-        findings.error(
-            table,
-            "method",
-            correction.method,
-            f"would act on the physical bench of {bond.flow!r} without its own bound",
-            'only method = "energy" has caps; use it, or correct the virtual side',
-        )
-    elif not correction.permit_on_bench:
-        findings.error(
-            table,
-            "method",
-            correction.method,
-            f"the corrected effort would act on the physical bench of {bond.flow!r}",
-            "put the correction on a bond whose flow is virtual, or set permit_on_bench = true "
-            "and cap_abs",
-        )
-    elif correction.cap_abs is None:
-        findings.error(
-            table,
-            "cap_abs",
-            None,
-            "is missing; a correction that acts on a bench needs an absolute bound",
-            "add it, in the effort's unit",
-        )
-
-
-def check_mu(topology: Topology, findings: Findings) -> None:
-    """Report the μ of each energy correction with its origin; the topology must have no errors."""
-    bonds = topology.tables.bonds
-    wanted = [b for b, bond in enumerate(bonds) if bond.correction.method == "energy"]
-    ports = {name: known for name, known in topology.ports.items() if known is not None}
-    if not wanted or any(problem.level == "error" for problem in findings.problems):
-        return
-    if len(ports) < len(topology.ports):
-        for b in wanted:
-            table = f"bonds.{bonds[b].name}.correction"
-            findings.info(table, "mu is determined when all subsystems have announced their ports")
-        return
-    try:
-        network = build_network(ports, topology.tables)
-    except ConfigError as error:
-        for line in error.problems:
-            findings.line(line)
-        return
-    physical = np.array([name in topology.physical for name in network.subsystems])
-    for b in wanted:
-        table = f"bonds.{bonds[b].name}.correction"
-        mu = bond_mu(network, b, physical)
-        if mu.value is None:
-            message = (
-                f"is not given and not known ({mu.why}), so the correction only runs in shadow"
-            )
-            findings.warn(table, "mu", None, message, "set mu")
-        else:
-            findings.info(table, f"uses mu = {mu.value:g}: {mu.why}")
 
 
 def check_loops(topology: Topology, findings: Findings) -> None:

@@ -342,8 +342,14 @@ class Correction(Table):
     #: or the reason why not); otherwise the correction is computed but not applied.
     mu: NonNegative | None = None
     #: `"energy"`: bounds between which `mu` adapts while the session runs, from the probed direct
-    #: responses of the efforts (docs/methods.md#adaptive-μ). Default: `mu` is constant.
+    #: responses of the efforts, or from `effort_side_flow` (docs/methods.md#adaptive-μ). Default:
+    #: `mu` is constant.
     mu_range: Annotated[list[NonNegative], msgspec.Meta(min_length=2, max_length=2)] | None = None
+    #: With `mu_range`, where no trial finds the effort's direct responses: output of the effort's
+    #: subsystem that is the flow at the other end of the coupling, `"subsystem.output"`, with the
+    #: direction and the unit of `flow` (a spring between two masses: the speed of the mass on the
+    #: effort's side). Default: `mu` then stays.
+    effort_side_flow: str | None = None
     #: `"energy"`: share ν of the energy not yet corrected that is corrected in each step.
     nu: NonNegative = 0.0
     #: [share of the effort] `"energy"`: bound of the correction relative to the effort.

@@ -8,7 +8,7 @@ In reading order:
 * contributions besides the connections: `drive_inputs`, `stimulate`, `inject_faults`;
 * defects and control: `measure_defects`, `control_order`, `choose_step`;
 * estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`, `open_loop`;
-* energy: `power_bond`, `mu`;
+* energy: `power_bond`, `mu`, `adapt_mu`;
 * corrections of outputs: `true_inputs`, `correct_outputs` (also by feedthrough), `correct_model`,
   built by `build_model`;
 * Jacobians: `jacobian` (from A, B, C, D, or by probing), and identified ones: `identify`,

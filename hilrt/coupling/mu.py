@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from hilrt.config import units
+from hilrt.errors import ConfigError
 from hilrt.tables.network import Network
 from hilrt.tables.ports import Bools, Ints
 
@@ -36,6 +38,16 @@ class Mu(NamedTuple):
     """A value, or None if unknown, and the reason as text."""
 
     value: float | None
+    why: str
+
+
+class SideFlow(NamedTuple):
+    """Output of the flow at the effort's side that an adaptive μ may follow.
+
+    -1 if there is none, with the reason as text.
+    """
+
+    output: int
     why: str
 
 
@@ -114,10 +126,13 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
     physical : ndarray of bool, shape (n subsystems,)
         Benches, whose direct dependencies are unknown.
     """
+    given = network.bonds.tables[b].correction.mu
+    return _derived_mu(network, b, physical) if given is None else Mu(given, "as given")
+
+
+def _derived_mu(network: Network, b: int, physical: Bools) -> Mu:
     bonds, connections = network.bonds, network.connections
     table = bonds.tables[b].correction
-    if table.mu is not None:
-        return Mu(table.mu, "as given")
     elements = bonds.elements(b)
     effort, flow = bonds.effort[elements], bonds.flow[elements]
     sides = network.outputs.owner[[effort[0], flow[0]]]
@@ -135,6 +150,51 @@ def bond_mu(network: Network, b: int, physical: Bools) -> Mu:
         feedthrough_orders=connections.orders_at(through),
         flow_feedthrough=bool(network.feedthrough.in_row[flow].any()),
     )
+
+
+def find_side_flow(network: Network, b: int, physical: Bools) -> SideFlow:
+    """Flow at the effort's side that the adaptive μ of bond number `b` may follow.
+
+    Raises
+    ------
+    ConfigError
+        If the session file names an output that does not exist.
+    """
+    bonds, table = network.bonds, network.bonds.tables[b].correction
+    if table.mu_range is None or table.effort_side_flow is None:
+        return SideFlow(-1, "it is not given")
+    where = f"[bonds.{bonds.tables[b].name}.correction] effort_side_flow"
+    part, _ = network.outputs.find(table.effort_side_flow, where)
+    first = bonds.first[b]
+    if bonds.elements(b).stop - bonds.elements(b).start > 1:
+        return SideFlow(-1, "the effort is not a single number")
+    if not same_rate(network, b):
+        return SideFlow(-1, "a side does not communicate in every step")
+    derived = _derived_mu(network, b, physical)
+    if derived.value is None:
+        return SideFlow(-1, derived.why)
+    if not _depends_on_displacement(network, int(bonds.effort[first]), int(bonds.flow[first])):
+        return SideFlow(-1, "the effort depends directly on no integral of the flow")
+    return SideFlow(int(part.start), "")
+
+
+def _depends_on_displacement(network: Network, effort: int, flow: int) -> bool:
+    """Whether an effort depends directly on an input with the unit of the flow times a second."""
+    for u in network.feedthrough.neighbours(effort):
+        try:
+            unit = units.product(network.outputs.units[flow], "s")
+            units.conversion(unit, network.inputs.units[u])
+        except ConfigError:
+            continue
+        return True
+    return False
+
+
+def same_rate(network: Network, b: int) -> bool:
+    """Whether both sides of bond number `b` communicate in every step."""
+    bonds, owner = network.bonds, network.outputs.owner
+    outputs = [*bonds.effort[bonds.elements(b)], *bonds.flow[bonds.elements(b)]]
+    return bool((network.every[owner[outputs]] == 1).all())
 
 
 def spurious_share(network: Network, b: int, physical: Bools) -> float:

@@ -9,12 +9,20 @@ from __future__ import annotations
 import math
 
 from hilrt.compilation.compiled import compiled, stage
+from hilrt.coupling.adapt_mu import (
+    FASTER,
+    SOONER,
+    adapt_mu,
+    follow_flows,
+    forget_fit,
+    remember_energies,
+)
 from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import allowed, energy_of_limits
 from hilrt.coupling.past import realised_input
 from hilrt.solver import Floats
 from hilrt.tables.given import GivenSession, StepInput
-from hilrt.tables.plan import BondPlan, Plan, SessionPlan
+from hilrt.tables.plan import Plan, SessionPlan
 from hilrt.tables.state import BondState, InputState, SessionStateRow, State
 
 
@@ -217,8 +225,6 @@ def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
 
 #: Time over which a correction is faded out or in, s.
 FADE_S = 0.2
-#: Smallest change of an adaptive mu.
-MU_STEP = 0.02
 
 
 @stage
@@ -243,15 +249,30 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
         element.error += change
     subtract_responses(plan, state, given)
     forget_withdrawn(plan, state, given)
+    judge_bonds(plan, state, given)
+
+
+@stage
+def judge_bonds(plan: Plan, state: State, given: StepInput) -> None:
+    """Recent energies of the bonds: whether corrections do harm, and adaptive mu."""
+    elapsed = given.session[0].elapsed
     state.session[0].mus_turned = 0
     for b in range(len(state.bonds)):
         bond, settings = state.bonds[b], plan.bonds[b]
         bond.mu_turned = 0
-        if settings.tried and not bond.withdrawn:
+        probed = settings.tried and not bond.withdrawn
+        by_flows = settings.side_flow >= 0 and flows_known(plan, state, b)
+        if by_flows:
+            i, keep = settings.first, math.exp(-FASTER * elapsed / plan.session[0].scale_time)
+            flow, side = flow_of(plan, state, i), state.outputs[settings.side_flow].y
+            values = effort_of(plan, state, i), flow, side
+            follow_flows(bond, values, plan.elements[i].watt, elapsed, keep)
+        if probed or by_flows:
             remember_energies(plan.session[0], bond, elapsed)
+        if probed or bond.sure:
             judge_harm(plan.session[0], state.session[0], bond, given.session[0])
             if settings.adapts and not bond.harmful:
-                adapt_mu(settings, bond)
+                adapt_mu(settings, bond, 1.0 if probed else SOONER)
                 state.session[0].mus_turned += bond.mu_turned
         if bond.harmful and not settings.keeps:
             bond.share = 0.0
@@ -259,11 +280,26 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
 
 
 @stage
+def flows_known(plan: Plan, state: State, b: int) -> bool:
+    """Whether effort and both flows are samples of now; otherwise, the next step begins anew."""
+    bond, at = state.bonds[b], plan.bonds[b]
+    ends = plan.elements[at.first]
+    known = state.outputs[ends.effort].arrived and state.outputs[ends.flow].arrived
+    known = known and state.outputs[at.side_flow].arrived
+    known = known and not (state.elements[at.first].cut or state.elements[at.first].previous_cut)
+    if not known:
+        bond.followed = bond.sure = 0
+    return bool(known)
+
+
+@stage
 def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
     """Clear the energies of bonds whose efforts respond differently now, or unpredictably."""
     now = given.session[0]
     for b in range(len(state.bonds)):
-        state.bonds[b].withdrawn = 0
+        state.bonds[b].withdrawn, side = 0, plan.bonds[b].side_flow
+        if side >= 0 and state.subsystems[plan.outputs[side].subsystem].reparametrised:
+            forget_fit(state.bonds[b])
     for k in range(len(plan.sensitivities)):
         part = plan.sensitivities[k]
         bond = state.bonds[plan.elements[part.element].bond]
@@ -271,31 +307,6 @@ def forget_withdrawn(plan: Plan, state: State, given: StepInput) -> None:
             bond.withdrawn = 1
         if bond.withdrawn or (now.answers_renewed and now.answers_moved):
             bond.recent_created = bond.recent_without = bond.recent_residual = 0.0
-
-
-@compiled
-def remember_energies(settings: SessionPlan, bond: BondState, elapsed: float) -> None:
-    """Add the interval's energies to the recent ones; `settings` is the plan's session."""
-    keep = math.exp(-elapsed / settings.scale_time)
-    bond.recent_created = bond.recent_created * keep + bond.error_energy
-    bond.recent_without = bond.recent_without * keep + bond.error_energy - bond.added_in_interval
-    bond.recent_residual = bond.recent_residual * keep + bond.made
-
-
-@compiled
-def adapt_mu(settings: BondPlan, bond: BondState) -> None:
-    """Set mu to the share of the residual energy that the interface has recently created.
-
-    For an undamped linear system that is the required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``.
-    Energy that was recently created despite the correction is removed as fast as it decays from the
-    sums. mu changes by at least `MU_STEP`, so that each change can be an event.
-    """
-    if bond.recent_residual == 0.0:
-        return
-    wanted = (bond.recent_without + bond.recent_created) / bond.recent_residual
-    wanted = max(settings.mu_least, min(wanted, settings.mu_most))
-    if abs(wanted - bond.mu) >= MU_STEP:
-        bond.mu, bond.mu_turned = wanted, 1
 
 
 @compiled

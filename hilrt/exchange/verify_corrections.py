@@ -11,6 +11,7 @@ from hilrt.config.structs import Bond, JacobianOptions, Session
 from hilrt.coupling.build_model import highest_order
 from hilrt.coupling.correct_outputs import feedthrough_matrices
 from hilrt.coupling.jacobian import INSTANT_S
+from hilrt.coupling.mu import SideFlow, find_side_flow
 from hilrt.coupling.trust import Verification, contradicts
 from hilrt.exchange.jacobians import INSTANT
 from hilrt.link import Link
@@ -41,7 +42,7 @@ async def verify_corrections(
         Corrections of outputs, as the session will use them.
     """
     trial = Trial(network, tables, links, u0)
-    found = Verification([], [])
+    found, physical = Verification([], []), np.array([link.physical for link in links], np.bool_)
     for b, bond in enumerate(network.bonds.tables):
         state = VERIFIED
         if bond.correction.method != "none":
@@ -54,11 +55,18 @@ async def verify_corrections(
             elif remarks is None or (bond.correction.method == "energy" and not known):
                 state = UNVERIFIED
             if bond.correction.mu_range is not None and not known:
-                log.warning(
-                    "bond %r: no trial shows how its effort responds, so mu is constant", bond.name
-                )
+                _warn_of_mu(bond, find_side_flow(network, b, physical))
         found.states.append(state)
     return found
+
+
+def _warn_of_mu(bond: Bond, side: SideFlow) -> None:
+    """Say what an adaptive mu does without probed responses."""
+    said = f"bond {bond.name!r}: no trial found how its effort responds, so mu"
+    if side.output >= 0:
+        log.info("%s follows %s and %s", said, bond.correction.effort_side_flow, bond.flow)
+    else:
+        log.warning("%s stays; effort_side_flow is not used: %s", said, side.why)
 
 
 class Trial:

@@ -245,7 +245,7 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
     checks[causes[POWER_RESIDUAL].first + b].ratio = abs(residual)
     tracking = bond.tracking / (bond.scale * session.tracking)
     checks[causes[TRACKING_ERROR].first + b].ratio = abs(tracking)
-    if settings.tried:
+    if settings.tried or bond.sure:
         stays = bond.error_energy
     else:
         stays = staying_share(plan, state, given, b) * bond.made + bond.applied_work

@@ -11,7 +11,7 @@ import numpy as np
 from hilrt.config.structs import CALCULATED, Session
 from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.coupling.extrapolate import gram_factor
-from hilrt.coupling.mu import bond_mu, spurious_share
+from hilrt.coupling.mu import bond_mu, find_side_flow, spurious_share
 from hilrt.coupling.trust import Verification
 from hilrt.expressions.program import Program
 from hilrt.expressions.session_program import channel_sources
@@ -278,6 +278,7 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
         row.every = bonds.every[b]
         if correction.mu_range is not None:
             row.adapts, (row.mu_least, row.mu_most) = 1, correction.mu_range
+        row.side_flow = find_side_flow(network, b, physical).output
         row.mu, row.nu = row.mu_least if mu is None else mu, correction.nu
         row.held = correction.residual == "held"
         row.wanted = correction.method == "energy"
@@ -293,6 +294,7 @@ def _fill_verification(plan: Plan, verification: Verification | None) -> None:
         return
     plan.bonds["verification"] = verification.states
     plan.bonds["tried"][plan.elements["bond"][plan.sensitivities["element"]]] = 1
+    plan.bonds["side_flow"][plan.bonds["tried"] != 0] = -1
 
 
 def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:

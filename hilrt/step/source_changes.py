@@ -52,9 +52,15 @@ def fault_changes(numerics: Numerics) -> list[tuple[FaultTable, bool]]:
 
 
 def mu_changes(numerics: Numerics) -> list[tuple[str, str]]:
-    """Bonds whose mu changed in this step, and a text."""
-    bonds = zip(numerics.network.bonds.tables, numerics.state.bonds, strict=True)
-    return [(bond.name, f"mu is {now.mu:.3g} from now on") for bond, now in bonds if now.mu_turned]
+    """Bonds whose mu changed in this step, and a text with what it follows."""
+    found = []
+    for b, bond in enumerate(numerics.network.bonds.tables):
+        if numerics.state.bonds[b].mu_turned:
+            by_flows = numerics.plan.bonds[b].side_flow >= 0
+            basis = "the flows at both sides" if by_flows else "the effort's probed response"
+            text = f"mu is {numerics.state.bonds[b].mu:.3g} from now on, by {basis}"
+            found.append((bond.name, text))
+    return found
 
 
 def present_sources(numerics: Numerics) -> dict[str, str]:

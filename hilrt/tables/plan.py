@@ -288,9 +288,10 @@ class BondPlan(TableRow):
     every: i8  # base steps between its communication points: those of the slower side
     mu: f8
     nu: f8
-    adapts: i8  # mu follows the efforts' probed responses, between two bounds
+    adapts: i8  # mu follows what the interface creates, between two bounds
     mu_least: f8
     mu_most: f8
+    side_flow: i8  # output, flow at the effort's side, that mu follows; -1 if there is none
     held: i8  # the residual is that of held values, not of polynomials as sent
     wanted: i8  # the session file requests the energy correction
     active: i8  # the requested correction may act; otherwise it runs in shadow mode

@@ -386,12 +386,22 @@ class BondState(TableRow):
     drift: f8  # J; measure_reliability
     added_energy: f8  # by corrections of the effort, over the session, J; follow_corrections
     added_in_interval: f8  # of the interval that ended, J; follow_corrections
-    # Of the interval that ended, due to the effort's error by its probed response:
+    # Of the interval that ended, due to the effort's error by its probed response, or by the flows:
     error_energy: f8  # J; follow_corrections
     # Energy created recently, and energy that would have been created without corrections, J
     recent_created: f8  # J; apply_changes, follow_corrections
     recent_without: f8  # J; apply_changes, follow_corrections
     recent_residual: f8  # residual energy of the same time, J; follow_corrections
+    # Where mu follows the flows at both sides: values of the previous step, and recent sums
+    effort_before: f8  # in the effort's unit; follow_corrections
+    flow_before: f8  # in the flow's unit; follow_corrections
+    side_flow_before: f8  # at the effort's side, in the flow's unit; follow_corrections
+    followed: i8  # steps in a row with all three; follow_corrections
+    fit_weight: f8  # of the steps, the newest with a share of 1; follow_corrections
+    fit_effort: f8  # of the effort's changes squared, in its unit squared; follow_corrections
+    fit_flows: f8  # of the flows' differences times H squared, unit squared; follow_corrections
+    fit_both: f8  # of the products of the two, in the product of their unit; follow_corrections
+    sure: i8  # the effort follows the flows' difference; follow_corrections
     carried: f8  # energy transmitted, J; measure_reliability
     least_carried: f8  # J; measure_reliability
     most_carried: f8  # J; measure_reliability
