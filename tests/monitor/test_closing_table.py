@@ -1,10 +1,16 @@
 """The table at the end of a session says what the summary says."""
 
 import io
+import re
+from pathlib import Path
 
 from rich.console import Console
 
+from hilrt.analyze import report_page
 from hilrt.monitor.closing_table import closing_table, closing_verdict
+from hilrt.session.result import VERDICTS
+from hilrt.studies import sweep_page
+from hilrt.web import panels
 
 
 def text_of(renderable):
@@ -58,6 +64,20 @@ def test_closing_table_sums_up():
     assert "step size" not in text
 
 
+def test_every_verdict_looks_different_in_every_view():
+    """Above all a lack of evidence, `unverified`, from a measured problem, `degraded`."""
+    styles = [closing_verdict({"verdict": word}).spans[1].style for word in VERDICTS]
+    page = dict(re.findall(r"\.verdict\.(\w+) \{([^}]*)\}", report_page._STYLE))
+    looks = [styles, [page[word] for word in VERDICTS], [panels.SHAPES[word] for word in VERDICTS]]
+    marks = sweep_page._OF_VERDICT, sweep_page._SHAPES
+    looks += [[mark[word] for word in VERDICTS] for mark in marks]
+    css = (Path(panels.__file__).parent / "page.css").read_text("utf-8")
+    themes = [dict(re.findall(r"--(\w+): (#\w+)", line)) for line in css.splitlines()]
+    looks += [[theme[word] for word in VERDICTS] for theme in themes if "unverified" in theme]
+    assert len(looks) == 8  # the page has three blocks of colours: light, and dark by two ways
+    assert [look for look in looks if len(set(look)) < len(VERDICTS)] == []
+
+
 def test_verdict_with_its_reasons():
     said = "engine-in-the-loop: degraded\n  Sample late: samples were late\n"
     said += '  "Reliability: flags, causes, verdict" in the documentation explains the reasons\n'
@@ -81,7 +101,7 @@ def test_closing_table_of_a_variable_step_in_virtual_time():
 def test_closing_table_counts_repeated_steps_where_there_can_be_any():
     repeated = {"steps": 12, "refused": 14, "unsettled": 1, "corrections": 0}
     repeated["largest_scaling"] = 2.5
-    said = "12 steps, 14 times for their error; largest scaling factor 2.50"
+    said = "12 steps, 14 times because of their error; largest scaling factor 2.50"
     text = text_of(closing_table({**SUMMARY, "repeated": repeated}))
     assert said in text
     assert "corrector" not in text
