@@ -332,6 +332,6 @@ def test_the_page_says_what_clocks_do():
     assert "sample   is not driven: the FMU has no event mode" in text
     assert "bounced  is not used" in text
     text = page(read_fmu(mass(3, xml=clocked('intervalVariability="fixed"'))))
-    assert "ticks in an interval that the FMU gives at its start" in text
+    assert "ticks at an interval that the FMU gives at its start" in text
     fraction = 'intervalVariability="constant" intervalCounter="1" resolution="250"'
     assert "ticks every 0.004 s" in page(read_fmu(mass(3, xml=clocked(fraction))))
