@@ -3,6 +3,7 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -68,7 +69,8 @@ def test_every_verdict_looks_different_in_every_view():
     """Above all a lack of evidence, `unverified`, from a measured problem, `degraded`."""
     styles = [closing_verdict({"verdict": word}).spans[1].style for word in VERDICTS]
     page = dict(re.findall(r"\.verdict\.(\w+) \{([^}]*)\}", report_page._STYLE))
-    looks = [styles, [page[word] for word in VERDICTS], [panels.SHAPES[word] for word in VERDICTS]]
+    looks: list[list[Any]] = [styles, [page[word] for word in VERDICTS]]
+    looks += [[panels.SHAPES[word] for word in VERDICTS]]
     marks = sweep_page._OF_VERDICT, sweep_page._SHAPES
     looks += [[mark[word] for word in VERDICTS] for mark in marks]
     css = (Path(panels.__file__).parent / "page.css").read_text("utf-8")
