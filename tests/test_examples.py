@@ -198,3 +198,16 @@ def test_estimated_intervals_contain_the_true_errors(run):
 def test_every_example_has_a_test():
     text = Path(__file__).read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES.glob("plot_*.py") if path.name not in text] == []
+
+
+def test_every_tutorial_is_run_and_draws_a_picture():
+    index = (EXAMPLES.parent / "tutorials" / "index.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", index, flags=re.M)
+    assert len(named) >= 8
+    silent = [
+        name
+        for name in named
+        if "plt.show()" not in (EXAMPLES.parent / "tutorials" / name).read_text("utf-8")
+    ]
+    assert silent == []
+    assert {Path(name).parent.name for name in named} == {"examples"}  # those have tests, see above

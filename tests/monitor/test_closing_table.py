@@ -1,10 +1,17 @@
 """The table at the end of a session says what the summary says."""
 
 import io
+import re
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from hilrt.analyze import report_page
 from hilrt.monitor.closing_table import closing_table, closing_verdict
+from hilrt.session.result import VERDICTS
+from hilrt.studies import sweep_page
+from hilrt.web import panels
 
 
 def text_of(renderable):
@@ -56,6 +63,21 @@ def test_closing_table_sums_up():
         assert part in text
     assert "step minimum" not in text
     assert "step size" not in text
+
+
+def test_every_verdict_looks_different_in_every_view():
+    """Above all a lack of evidence, `unverified`, from a measured problem, `degraded`."""
+    styles = [closing_verdict({"verdict": word}).spans[1].style for word in VERDICTS]
+    page = dict(re.findall(r"\.verdict\.(\w+) \{([^}]*)\}", report_page._STYLE))
+    looks: list[list[Any]] = [styles, [page[word] for word in VERDICTS]]
+    looks += [[panels.SHAPES[word] for word in VERDICTS]]
+    marks = sweep_page._OF_VERDICT, sweep_page._SHAPES
+    looks += [[mark[word] for word in VERDICTS] for mark in marks]
+    css = (Path(panels.__file__).parent / "page.css").read_text("utf-8")
+    themes = [dict(re.findall(r"--(\w+): (#\w+)", line)) for line in css.splitlines()]
+    looks += [[theme[word] for word in VERDICTS] for theme in themes if "unverified" in theme]
+    assert len(looks) == 8  # the page has three blocks of colours: light, and dark by two ways
+    assert [look for look in looks if len(set(look)) < len(VERDICTS)] == []
 
 
 def test_verdict_with_its_reasons():

@@ -282,7 +282,7 @@ def test_what_has_no_reference_is_refused() -> None:
     for change, said in (
         ("session.pace='realtime'", "against the clock"),
         ("subsystems.mass2.adapter='zeromq'", "mass2 does not run in this process"),
-        ("reliability.repeat='half'", "repeat or on reference, not on both"),
+        ("reliability.repeat='half'", "cannot be combined with reference"),
     ):
         found = [str(p) for p in check_file(session, [asked, change]) if "re" in str(p)]
         assert any(said in problem for problem in found), found
