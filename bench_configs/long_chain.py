@@ -394,10 +394,10 @@ def session(
     )
     builder.group(
         "chain",
-        "long_chain:Segment",
+        f"{__name__}:Segment",
         segments,
         prefix="s",
-        together="long_chain:Segments",
+        together=f"{__name__}:Segments",
         params=params,
         each=own_arguments(segments, masses),
         inputs={"s0.f_left": {"start": 0.0}, f"s{segments - 1}.f_right": {"start": 0.0}},

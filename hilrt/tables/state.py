@@ -134,7 +134,7 @@ class OutputState(TableRow):
     arrived: i8  # has a fresh sample that is used: finite, not withheld; compensate
     implausible: i8  # has a fresh sample that is not finite or too large; compensate
     # Its points until it shows a discontinuity that it depends on directly; 0: none
-    jumps: i8  # calculate, stimulate_parameters, compensate, drive_inputs
+    jumps: i8  # stimulate_parameters, calculate, compensate, drive_inputs
     # Its points until samples before a bend are dropped; 0: none
     bends: i8  # advance_stimuli, compensate
     # Newton's form of the polynomial through the samples
@@ -322,10 +322,9 @@ class StimulusState(TableRow):
     next_break: f8  # s; stimulate_parameters, advance_stimuli
     # Since its input was dispatched last, it
     jumped: i8  # stimulate_parameters, advance_stimuli, drive_inputs
-    handed_over: (
-        i8  # ended, or began to replace; stimulate_parameters, advance_stimuli, drive_inputs
-    )
-    polynomial: Coefficients  # about now; stimulate_parameters, drive_inputs
+    # ended, or began to replace:
+    handed_over: i8  # stimulate_parameters, advance_stimuli, drive_inputs
+    polynomial: Coefficients  # about now; stimulate_parameters, advance_stimuli, drive_inputs
     # Taylor series of the phase of an oscillating shape, and of its sine and cosine
     angle: Coefficients  # stimulate_parameters, drive_inputs
     sine: Coefficients  # stimulate_parameters, drive_inputs
@@ -448,9 +447,9 @@ class ErrorState(TableRow):
     # Part of the error that is due to the subsystems' own integration, not in the above; and the
     # subsystem's state, if its integration errs
     own: f8  # in the state's unit; estimate_signals
-    own_next: f8  # likewise
-    reached: f8  # likewise
-    reached_next: f8  # likewise
+    own_next: f8  # in the state's unit; estimate_signals
+    reached: f8  # in the state's unit; estimate_signals
+    reached_next: f8  # in the state's unit; estimate_signals
 
 
 class CheckState(TableRow):

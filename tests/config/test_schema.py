@@ -63,7 +63,7 @@ def test_adapters_of_others_are_let_through(validator):
 
 def test_keys_have_the_comments_of_their_fields():
     properties = session_schema()["$defs"]["MasterTable"]["properties"]
-    assert properties["step"]["description"].startswith("[s] Macro step, or base step")
+    assert properties["step"]["description"].startswith("[s] Macro step, a whole number")
     assert properties["connect_timeout"]["description"].startswith("[s] Time limit for subsystems")
 
 
