@@ -153,8 +153,6 @@ def advice(
     energy = max((share for share in bonds if share > BOND_DEGRADED), default=0.0)
     if worst is None or (worst.is_small and not energy):
         return found[:MOST]
-    if worst.is_small:  # what matters is the bonds' energy
-        worst = worst._replace(own=0.0)
     limited = totals["input_limited"].affected_s > OFTEN * time_s
     if limited and (limit := _limit(network, plan, state)) is not None:
         return [*found, limit][:MOST]
@@ -180,7 +178,7 @@ def advice(
             text = f"a bench that sends more often: no step below the {every} ms of this one helps"
             found.append(Improvement(text, {}))
     if not worst.is_own and (higher := _higher_order(plan, state, share, run)) is not None:
-        settings.append(higher._replace(expected=higher.expected + worst.own / worst.spread))
+        settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
     # The direction of their effect is known, but not its size.
