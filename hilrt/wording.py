@@ -293,14 +293,14 @@ UNCHECKED_MODEL = (
 
 
 #: Note about every estimate.
-OWN_INTEGRATION = "The models' own integration is included only where trials show its error."
+COUPLING_ALONE = "Of the coupling alone: the models' own integration is not included."
 
 
 def about_errors(summary: Mapping[str, Any]) -> str:
     """Caveats of a session's estimated errors."""
     errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
     of_model = any(error.get("how") == OF_MODEL for error in errors.values())
-    return f"{OWN_INTEGRATION} {UNCHECKED_MODEL}" if of_model else OWN_INTEGRATION
+    return f"{COUPLING_ALONE} {UNCHECKED_MODEL}" if of_model else COUPLING_ALONE
 
 
 #: Headings of results.

@@ -72,8 +72,6 @@ async def find_sensitivities(
     found = sensitivities_of(network, models, step, variable=variable, channels=channels)
     if not renews or not found.states or found.of_reference:
         return found
-    if in_slack:  # their results are some steps old: the states have moved on
-        models = [None if model is None else model._replace(own=None) for model in models]
     known = (s for s, model in enumerate(models) if model is not None)
     if in_slack and any(links[s].in_slack is None for s in known):
         return found
@@ -189,8 +187,7 @@ class SensitivityRenewal:
     OVERHEAD = 20
     #: Trial steps per step of the session: at most, and while nothing changes.
     MOST, LEAST = 6.0, 1.0 / 12.0
-    #: The latter where a mu follows the responses, or the states of a subsystem whose integration
-    #: errs are followed: after a change they are wrong until the next trial.
+    #: The latter if a mu adapts to the responses: after a change it is wrong until the next trial.
     LEAST_ADAPTING = 1.0
     #: Trials that may be made in advance, with a fixed and with a variable step: variable steps may
     #: be few and long.
@@ -223,11 +220,9 @@ class SensitivityRenewal:
         states = int(numerics.plan.session["error_states"][0])
         inputs = sum(part.stop - part.start for part in self._network.inputs.slices)
         steps = 2 * (states + inputs) + 9 * len(self._tried) + self.OVERHEAD
-        if len(numerics.plan.own_paths):
-            steps += 2 * (states + 2 * inputs)
         #: Steps of the session that take as long as one trial.
         self._cost = steps / len(self._tried)
-        adapts = numerics.plan.bonds["adapts"].any() or len(numerics.plan.own_paths) > 0
+        adapts = numerics.plan.bonds["adapts"].any()
         self._most = math.ceil(self._cost / (self.LEAST_ADAPTING if adapts else self.LEAST))
         self._ahead = self.ADVANCE[self._variable]
         self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0

@@ -20,14 +20,7 @@ from hilrt.errors import SolverError
 from hilrt.hosting.group import Group, Part
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.import_module import describe
-from hilrt.hosting.linearise import (
-    FINEST,
-    CannotLinearise,
-    Differentiated,
-    leaves,
-    seen_outside,
-    unlogged,
-)
+from hilrt.hosting.linearise import FINEST, CannotLinearise, Differentiated, leaves, unlogged
 from hilrt.link import LARGEST_STATE, SMOOTH, SWITCHES, UNSEEN, LinearModel
 from hilrt.solver import Floats
 
@@ -42,8 +35,6 @@ _CLEAR = 1e-3
 #: A step counts as exact if its error is below this share of that of one explicit Euler step, or
 #: below the rounding of the probed response, relative to the largest one.
 EXACT, _ROUNDING = 0.1, 1e-7
-#: Fineness below which a solver takes at most two explicit Euler steps: these read their starts.
-LIKE_EULER = 0.6
 #: Number of steps into which a nonlinear solver's macro step is divided, as a test of its accuracy.
 PARTS = 3
 #: Shares of a step at which outputs are observed: switching at a fraction of the step cannot have
@@ -128,10 +119,9 @@ def renew_linear_model(
     """A, B, C, D about the solver's present state at `t` [s]; None if not available.
 
     Like `find_linear_model`, in ``2 (nx + nu) + 11`` steps instead of about ten times as many, and
-    in ``2 (nx + nu) + 4`` more where a limit is near, or ``2 (nx + 2 nu) + 2`` more if its own
-    integration errs. The fineness of following inputs is not probed. A noisy solver is not probed
-    again: trials would draw numbers from a generator that is not saved. A solver that provides its
-    matrices is not probed at all.
+    in ``2 (nx + nu) + 4`` more where a limit is near. The fineness of following inputs is not
+    probed. A noisy solver is not probed again: trials would draw numbers from a generator that is
+    not saved. A solver that provides its matrices is not probed at all.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -144,7 +134,7 @@ def renew_linear_model(
     saved = hosted.solver.save_state()
     try:
         with unlogged():
-            return at_once(renewal(hosted, t, u, h, within, own=hosted.errs))
+            return at_once(renewal(hosted, t, u, h, within))
     except (Exception, SystemExit) as error:  # a failed trial must not end the session
         restore(hosted, saved)
         log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
@@ -152,18 +142,11 @@ def renew_linear_model(
 
 
 def renewal(
-    hosted: HostedSolver,
-    t: float,
-    u: Floats,
-    h: float,
-    within: float = math.inf,
-    *,
-    own: bool = False,
+    hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
 ) -> Generator[None, None, LinearModel]:
     """`renew_linear_model` in parts of a few steps each; raises all failures.
 
-    With `own`, the error of its own integration is probed, too. At the beginning and end of each
-    part, the solver is in its state at `t` [s].
+    At the beginning and end of each part, the solver is in its state at `t` [s].
     """
     if isinstance(hosted.solver, KnowsItsMatrices):
         known = hosted.solver.linear_model(h)
@@ -174,31 +157,25 @@ def renewal(
         raise CannotLinearise(f"its state has more than {LARGEST_STATE} numbers")
     found = Differentiated(hosted, u, h, within, t=t, quick=True)
     yield
-    short = yield from _map(found, SHORT * h, 1)
+    short = yield from _short_map(found, SHORT * h)
     if (yield from found.needs_finer(SHORT * h, short)):
         found.perturbation = FINEST
-        short = yield from _map(found, SHORT * h, 1)
+        short = yield from _short_map(found, SHORT * h)
     nx = found.states
     inside = yield from _inside_parts(hosted, t, u, h, 0)
     rates = (short[:nx] - np.eye(nx, short.shape[1])) / (SHORT * h)
     C, D = _outputs(short, nx)
     fineness = np.ones(hosted.n_inputs)
     model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, fineness, False, inside=inside)
-    if own:
-        whole = yield from _map(found, h, 2)
-        model = model._replace(own=_own_steps(found, model, whole, h))
-        yield
-    if not all(
-        np.isfinite(matrix).all() for matrix in (*model[:4], model.own) if matrix is not None
-    ):
+    if not all(np.isfinite(matrix).all() for matrix in model[:4]):
         raise CannotLinearise("its responses to its inputs are not finite")
     return model
 
 
-def _map(found: Differentiated, h: float, rows: int) -> Generator[None, None, Floats]:
-    """Map of a step of `h` [s], shape (nx + ny, nx + rows nu)."""
+def _short_map(found: Differentiated, h: float) -> Generator[None, None, Floats]:
+    """Map of a step of `h` [s], shape (nx + ny, nx + nu)."""
     columns = list[Floats]()
-    for column in found.columns(h, rows, 0):
+    for column in found.columns(h, 1, 0):
         columns.append(column)
         yield
     return np.array(columns).reshape(-1, found.states + found.hosted.n_outputs).T
@@ -316,45 +293,7 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
         exact = _gains_nothing(model, held, found.held_in(PARTS, h)[:nx], h)
     if exact:  # reading a held input only once loses nothing
         return model._replace(slope=fineness)
-    own = _own_steps(found, model, whole, h)
-    # The exact step of the linearised solver differs from a nonlinear one's in the third order of
-    # h, as do methods of higher order than Euler's.
-    followed = model.linear or bool((fineness < LIKE_EULER).all())
-    hosted.errs = followed and bool(np.isfinite(own).all()) and _errs(model, own, h)
-    # The state of a linear solver is followed without further trials: only its inputs may drive it.
-    linear = model.linear and not found.depends_on_time(h)
-    return model._replace(fineness=fineness, linear=linear, own=own if hosted.errs else None)
-
-
-def _own_steps(found: Differentiated, model: LinearModel, whole: Floats, h: float) -> Floats:
-    """`LinearModel.own` about the solver's state; `whole` is the map of a step of `h` [s].
-
-    The exact step is that of the linearised solver, whose rates at the present state are found with
-    two short steps. States that only accumulate have no error.
-    """
-    A, B, nx = model.A, model.B, found.states
-    ends = [found.held(length)[:nx] - found.x0 for length in (SHORT * h, 2.0 * SHORT * h)]
-    rate = (2.0 * ends[0] - 0.5 * ends[1]) / (SHORT * h)
-    about = np.concatenate([found.x0, found.u0, np.zeros(len(found.u0) + 1)])
-    step = np.column_stack([whole[:nx], np.zeros(nx)])
-    step[:, -1] = found.held(h)[:nx] - step @ about
-    transition, inputs = discretize(A, B, h, 1)
-    constant = discretize(A, np.eye(nx), h, 0)[1][0] @ (rate - A @ found.x0 - B @ found.u0)
-    exact = np.column_stack([transition, *inputs, constant])
-    error = np.where(seen_outside(whole, nx)[:nx, None], step - exact, 0.0)
-    return np.column_stack([found.x0, step, error])
-
-
-def _errs(model: LinearModel, own: Floats, h: float) -> bool:
-    """Whether the step errs in the states that outputs show; see `_exact_when_held`."""
-    nx, nu = model.B.shape
-    step, error = np.hsplit(own[:, 1:], 2)
-    seen = error.any(axis=1)
-    euler = np.hstack([np.eye(nx) + h * model.A, h * model.B])
-    parts = slice(nx), slice(nx, nx + nu)
-    return not all(
-        _agrees(step[seen, part], (step - error)[seen, part], euler[seen, part]) for part in parts
-    )
+    return model._replace(fineness=fineness)
 
 
 def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: int) -> int:

@@ -28,8 +28,6 @@ from hilrt.solver import Floats, Port, Ports
 LINEAR = 1e-6
 #: Far perturbation of states and inputs, relative to them, or absolute below 1.
 WIDE = (10.0, 1000.0)
-#: Steps after the present time at which a step is repeated to see whether time matters.
-LATER = (0.37, 7.3, 113.0, 1999.0)
 #: Perturbation instead of `PERTURBATION` if the outputs carry a sensor's noise, and the permitted
 #: share of noise in an output's response.
 NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
@@ -193,25 +191,6 @@ class Differentiated(Dynamics):
     def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
         """See `Dynamics.step_map`."""
         return self._differentiate(h, rows, derivatives, near=not self.linear)
-
-    def held(self, h: float) -> Floats:
-        """State and outputs after a step of `h` [s] with held inputs, shape (states + ny,)."""
-        return self._respond(h, 1, 0, self._point(1))
-
-    def depends_on_time(self, h: float) -> bool:
-        """Whether a step of `h` [s] from the same state has other results at other times."""
-        now, before = self._t, self.held(h)
-        rounding = LINEAR * np.abs(before[: self.states] - self.x0).max(initial=0.0)
-        try:
-            for later in LATER:
-                self._t = now + later * h
-                if not np.allclose(self.held(h), before, rtol=LINEAR, atol=rounding):
-                    return True
-        except (HilrtError, ArithmeticError, CannotLinearise):
-            return True
-        finally:
-            self._t = now
-        return False
 
     def held_in(self, parts: int, h: float) -> Floats:
         """Responses of state and outputs to state and held inputs over `h` [s], in equal steps.

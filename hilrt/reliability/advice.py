@@ -162,8 +162,6 @@ def advice(
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
         found.append(_lag(variable))
-    if worst.is_own:
-        found.append(OWN_STEP)
     small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # the energy decreases with the disturbances, like the errors
         small = min(small, share * BOND_DEGRADED / energy)
@@ -177,7 +175,7 @@ def advice(
             every = number(1e3 * slowest, 3)
             text = f"a bench that sends more often: no step below the {every} ms of this one helps"
             found.append(Improvement(text, {}))
-    if not worst.is_own and (higher := _higher_order(plan, state, share, run)) is not None:
+    if (higher := _higher_order(plan, state, share, run)) is not None:
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
@@ -190,13 +188,6 @@ def advice(
 PROCESSORS: Final = Improvement(
     "dedicated processors, or a real-time priority for the master: samples were late or ticks "
     "missed",
-    {},
-)
-
-
-OWN_STEP: Final = Improvement(
-    "a shorter integration step inside the models, or a method of higher order: most of the error "
-    "is their own",
     {},
 )
 
@@ -316,7 +307,6 @@ def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Impro
     """
     power = float(plan.connections["order"].min(initial=5)) + 1.0
     power = power if math.isnan(worst.order) else min(worst.order, power)
-    power = min(power, 1.0) if worst.is_own else power  # that of explicit Euler
     share = worst.value / worst.spread
     step = float(plan.session["step"][0])
     factors = [factor for factor in SHORTER if step / factor > slowest * (1.0 - 1e-9)]

@@ -122,7 +122,7 @@ def test_closing_table_tells_of_what_could_not_be_used_where_there_is_any():
 
 def test_closing_table_says_what_the_estimates_leave_out():
     estimate = {"unit": "N", "value": 1.0, "low": 0.5, "high": 2.0, "relative": 0.01}
-    alone = "The models' own integration is included only where trials show its error."
+    alone = "Of the coupling alone: the models' own integration is not included."
     summary = {**SUMMARY, "estimated_error": {"one.force": {**estimate, "how": "sensitivities"}}}
     told, nothing_estimated = (text_of(closing_table(s)).split() for s in (summary, SUMMARY))
     assert alone in " ".join(told)

@@ -193,7 +193,7 @@ def test_a_result_says_what_failed_beside_its_verdict():
 
 def test_a_result_says_what_its_estimates_leave_out():
     summary = {"session": "s", "verdict": "good", "steps": 1, "time_s": 1.0}
-    alone = "The models&#x27; own integration is included only where trials show its error."
+    alone = "Of the coupling alone: the models&#x27; own integration is not included."
     assert alone not in Result(summary)._repr_html_()
     told = Result({**summary, "estimated_error": {"a.b": {"how": OF_MODEL}}})._repr_html_()
     assert f"{alone} {UNCHECKED_MODEL}" in told

@@ -239,7 +239,7 @@ def test_an_error_of_a_signal_that_never_moved_is_told_without_a_share() -> None
     assert "± 6 N*m" in told.getvalue()
     told = "".join(short_tables(summary, LogStatistics(), {}))
     assert "± 6 N*m" in told
-    assert "The models&#x27; own integration is included only where trials show its error." in told
+    assert "Of the coupling alone: the models&#x27; own integration is not included." in told
 
 
 def test_a_disturbance_that_is_unknown_is_no_small_one() -> None:
