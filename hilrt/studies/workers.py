@@ -216,7 +216,7 @@ class CaseQueue:
                 continue
             host = host_of(address)
             if address in self._ready:
-                if cases := self._next_task():
+                if cases := self._next_task(address):
                     self._start(address, cases, run_cases, self._swept, cases)
             elif host not in self._lacking:
                 self._start(address, [], prepare_worker, False)
@@ -224,10 +224,13 @@ class CaseQueue:
                 self._lacking[host] = address
                 self._start(address, [], prepare_worker, True)
 
-    def _next_task(self) -> list[StudyCase]:
+    def _next_task(self, address: str) -> list[StudyCase]:
         if self._alone:
             return [self._alone.popleft()]
-        size = max(1, min(LARGEST_TASK, int(1.5 * TASK_S / self._mean_s)))
+        size = min(LARGEST_TASK, int(1.5 * TASK_S / self._mean_s))
+        if self._recycle:
+            size = min(size, self._recycle - self._served[address])
+        size = max(1, size)
         return [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
 
     def _start(self, address: str, cases: list[StudyCase], work: Any, *arguments: Any) -> None:
