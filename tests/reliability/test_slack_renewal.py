@@ -133,7 +133,7 @@ def test_a_session_by_the_clock_is_probed_at_its_start_alone_unless_it_asks(
         for error in result.summary["estimated_error"].values():
             assert not error["how"].startswith("sensitivities along the way")
         told = " ".join(event.text for event in result.log.events)
-        assert ("processes of their own" in told) == (trials == "along")
+        assert ("run in separate processes" in told) == (trials == "along")
 
 
 def test_trials_leave_the_session_as_it_is(tmp_path: Path) -> None:
