@@ -52,7 +52,7 @@ def _check_adaptation(topology: Topology, bond: Bond, table: str, findings: Find
         findings.error(table, "mu_range", None, 'is for method = "energy"', "leave it out")
     elif not least <= (least if correction.mu is None else correction.mu) <= most:
         message = "must be two bounds, the lower one first, with mu between them"
-        findings.error(table, "mu_range", correction.mu_range, message, "mend it")
+        findings.error(table, "mu_range", correction.mu_range, message, "correct it")
     if correction.effort_side_flow is not None:
         _check_side_flow(topology, bond, correction.effort_side_flow, table, findings)
 
@@ -139,10 +139,10 @@ def check_mu(topology: Topology, findings: Findings) -> None:
             if mu.value is None:
                 least = correction.mu_range[0]
                 findings.info(table, f"begins with mu = {least:g}, the lower bound: {mu.why}")
-            _tell_adaptation(topology, network, b, find_side_flow(network, b, physical), findings)
+            _report_adaptation(topology, network, b, find_side_flow(network, b, physical), findings)
 
 
-def _tell_adaptation(
+def _report_adaptation(
     topology: Topology, network: Network, b: int, side: SideFlow, findings: Findings
 ) -> None:
     """Say what an adaptive mu will follow, and what it does without that."""

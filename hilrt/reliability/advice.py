@@ -76,14 +76,14 @@ class SendingBench(NamedTuple):
 
 
 class AdviceBasis(NamedTuple):
-    """What a session's run has shown besides its state.
+    """Facts about a session's run besides its state.
 
     Attributes
     ----------
     time_s : float
-        Its length, s.
+        Duration, s.
     steps : int
-        Macro steps that it took; 0 if unknown.
+        Number of macro steps; 0 if unknown.
     growth : function, optional
         From a macro step [s] and an order to the rate by which the exchange makes errors grow, 1/s,
         with the stiffest responses that trials have shown (`hilrt.coupling.open_loop`).

@@ -303,6 +303,8 @@ async def test_a_loss_after_the_start_is_left_to_the_loop():
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     hub.on_loss(PeerLost("plant", "silent"))
+    await asyncio.sleep(0)
+    assert asyncio.current_task().cancelling() == 0
 
 
 async def test_a_loss_ends_any_wait_and_leaves_no_cancellation():
