@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import stat
+import uuid
 import zlib
 from collections.abc import Iterator
 from functools import partial
@@ -132,15 +133,16 @@ class _Unpacked(io.RawIOBase):
 def whole_file(path: Path) -> Iterator[Path]:
     """Temporary path to write to; renamed to `path` when the block ends without an exception.
 
-    If the block raises an exception, no file remains; `OSError` if writing fails. A path that is
-    not a file, such as ``/dev/stdout``, is written directly.
+    If the block raises an exception, no file remains; `OSError` if writing fails. Each writer has a
+    temporary file of its own: if several write the same path, the last one's content remains. A
+    path that is not a file, such as ``/dev/stdout``, is written directly.
     """
     if path.exists() and not path.is_file():  # a device or a pipe is written directly
         yield path
         return
     path = path.resolve()  # keeps a symbolic link
     # Some writers choose the format by the suffix.
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    part = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.part{path.suffix}")
     try:
         yield part
         with part.open("rb+") as written:

@@ -127,6 +127,16 @@ def test_a_kill_leaves_no_half_file_under_the_name(tmp_path):
     assert path.read_text() == "half"
 
 
+def test_two_writers_of_a_file_do_not_take_each_others(tmp_path):
+    path = tmp_path / "tune.toml"
+    with whole_file(path) as first:
+        first.write_text("first")
+        write_whole(path, "second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert [*tmp_path.iterdir()] == [path]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX pipes")
 def test_what_is_no_file_is_written_to_as_it_is(tmp_path):
     """A rename would put a file in place of ``/dev/null``."""
