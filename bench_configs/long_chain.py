@@ -367,7 +367,12 @@ def chain(segments: int, masses: int, **params: Any) -> Segments:
 
 
 def session(
-    segments: int = 191, masses: int = 10_000, *, duration: float = 0.5, **params: Any
+    segments: int = 191,
+    masses: int = 10_000,
+    *,
+    duration: float = 0.5,
+    hosts: int = 0,
+    **params: Any,
 ) -> SessionBuilder:
     """Session of a chain by ExSLocal with order control, as in section 6.2.
 
@@ -377,6 +382,9 @@ def session(
         How many of them, at least one mass for each segment.
     duration : float
         Session time, s.
+    hosts : int
+        Number of processes that the segments are divided among; steps are then not repeated. 0: all
+        are in this process.
     **params
         Of `Segment`, for all.
     """
@@ -385,23 +393,28 @@ def session(
         "master",
         step_control={
             "method": "local",
-            "repeat": True,
+            "repeat": not hosts,
             "safety": 6.0,
             "rtol": 1e-3,
             "atol": {"*.f_*": 0.1},
         },
         order_control={"method": "derivatives", "maximum": 5},
     )
-    builder.group(
-        "chain",
-        f"{__name__}:Segment",
-        segments,
-        prefix="s",
-        together=f"{__name__}:Segments",
-        params=params,
-        each=own_arguments(segments, masses),
-        inputs={"s0.f_left": {"start": 0.0}, f"s{segments - 1}.f_right": {"start": 0.0}},
-    )
+    spawn = ["hilrt", "solver", "--group", "session.toml"]
+    keys = {"adapter": "zeromq", "spawn": spawn} if hosts else {}
+    each, walls = own_arguments(segments, masses), ("s0.f_left", f"s{segments - 1}.f_right")
+    for number, part in enumerate(np.array_split(np.arange(segments), max(hosts, 1))):
+        names = [f"s{i}" for i in part]
+        builder.group(
+            f"host{number}" if hosts else "chain",
+            f"{__name__}:Segment",
+            names,
+            together=f"{__name__}:Segments",
+            params=params,
+            each={name: values[part[0] : part[-1] + 1] for name, values in each.items()},
+            inputs={end: {"start": 0.0} for end in walls if end.partition(".")[0] in names},
+            **keys,
+        )
     of = PROPERTIES | params
     for i in range(segments - 1):
         e, w = f"(s{i + 1}.x_first - s{i}.x_last)", f"(s{i + 1}.v_first - s{i}.v_last)"

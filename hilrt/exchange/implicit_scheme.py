@@ -145,6 +145,7 @@ class ImplicitScheme:
         self._times: deque[int] = deque(maxlen=int(plan.session["coefficients"][0]) + 1)
         self._largest = np.zeros(len(network.inputs))
         self._models: list[LinearModel | None] = []
+        #: Its inverse, with the step and the changes that it is valid for.
         self._jacobian: tuple[object, Floats] | None = None
         self._counts = counts
 
@@ -202,7 +203,7 @@ class ImplicitScheme:
         u, y = predicted.copy(), self._exchange.waiting_outputs(t)
         first = Corrected(y)
         key, old = (h, changes.tobytes()), self._jacobian
-        jacobian = None if old is None or old[0] != key else old[1]
+        inverse = None if old is None or old[0] != key else old[1]
         for done in range(MAX_CORRECTIONS + 1):
             residual = (u - other - self._sum(state, y[self._source]))[self._coupled]
             # The predictor alone is never accepted: with degree 0 it only holds the old value.
@@ -210,11 +211,11 @@ class ImplicitScheme:
                 return first
             if done == MAX_CORRECTIONS or not np.isfinite(residual).all():
                 break
-            if jacobian is None or (done == MAX_WITH_OLD_JACOBIAN and not self._low_order):
+            if inverse is None or (done == MAX_WITH_OLD_JACOBIAN and not self._low_order):
                 attempt = Attempt(h, t, state, sent, changes, u - predicted)
-                jacobian = self._find_jacobian(attempt, y)
-                self._jacobian = key, jacobian
-            u[self._coupled] -= np.linalg.solve(jacobian, residual)
+                inverse = np.linalg.inv(self._find_jacobian(attempt, y))
+                self._jacobian = key, inverse
+            u[self._coupled] -= inverse @ residual
             self._exchange.repeat(point.t_ns, h, sent + changes * (u - predicted))
             self._counts.corrections += 1
             y = self._exchange.waiting_outputs(t)

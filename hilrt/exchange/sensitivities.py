@@ -68,7 +68,7 @@ async def find_sensitivities(
     models += [None] * (len(links) - len(models))
     network, step = _without_demands(network, tables), tables.master.step
     variable = tables.master.step_control.method != "fixed"
-    channels = ErringChannels(network, tables).about(y0, linear=True)
+    channels = ErringChannels(network, tables).about(y0, linear=True) if few else None
     found = sensitivities_of(network, models, step, variable=variable, channels=channels)
     if not renews or not found.states or found.of_reference:
         return found

@@ -214,7 +214,7 @@ class ChannelValues:
         self.needs = [(int(owner[places[0]]), int(s)) for s in {*owner[self.read]} if places]
         self.sources, self.remembers = channel_sources(network, program)
         units = np.array(network.outputs.units)[self.read]
-        self._alike = units[:, None] == units
+        self._unit: Ints = np.unique(units, return_inverse=True)[1]
 
     def fill(self, y: Floats) -> None:
         """Write the channels' values to `y`, shape (ny,); 0 if not known yet."""
@@ -252,5 +252,6 @@ class ChannelValues:
 
     def magnitudes(self, y: Floats) -> Floats:
         """Largest magnitude of outputs with the same unit, for each output read; 1 if it is 0."""
-        largest: Floats = np.max(self._alike * np.abs(y[self.read]), axis=1, initial=0.0)
-        return np.where(largest > 0.0, largest, 1.0)
+        largest = np.zeros(len(self.read))
+        np.maximum.at(largest, self._unit, np.abs(y[self.read]))
+        return np.where(largest > 0.0, largest, 1.0)[self._unit]

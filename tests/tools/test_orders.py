@@ -1,10 +1,15 @@
 """Order control beside fixed orders, and the safety factor, on the long chain (reduced)."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench_configs.long_chain import session
+from hilrt import RunOptions, load_log, run_session
 from tools.papers import long_chain, orders, safety
 
 SIZE = {"segments": 4, "masses": 16, "duration": 3e-4}
@@ -63,3 +68,32 @@ def test_an_interrupted_run_of_the_whole_chain_continues(
     counts = [int(line.split(" integrations")[0].split()[-1].replace(",", "")) for line in lines]
     assert counts == sorted({*counts})
     assert float(lines[-1].split()[-1]) < 3e-3
+
+
+@pytest.mark.parametrize("scheme", ["explicit", "implicit"])
+def test_the_cost_of_a_macro_step_is_split(scheme: str) -> None:
+    """Figs 29 to 34: only the implicit scheme pays for the interface Jacobian."""
+    argv = [sys.executable, "-m", "tools.papers.step_costs", "--one", scheme, "3", "--span", "5e-7"]
+    done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("steps") * found.pop("step_us") == pytest.approx(0.5)
+    assert (found.pop("jacobian_ms") > 0.0) == (scheme == "implicit")
+    assert min(found.values()) > 0.0
+
+
+def test_two_hosts_move_the_chain_as_one_process(tmp_path: Path) -> None:
+    """Without repeated steps, in two processes and in this one: the same samples."""
+    ends = []
+    for hosts in (0, 2):
+        builder = session(4, 16, duration=2e-6, hosts=hosts, displacement=1e-6)
+        builder.set(
+            "master", step_control={"method": "local", "rtol": 1e-3, "atol": {"*.f_*": 0.1}}
+        )
+        file = tmp_path / "session.toml"
+        file.write_text(builder.text(), encoding="utf-8")
+        result = run_session(file, options=RunOptions(folder=tmp_path / str(hosts)))
+        assert not result.fault
+        log = load_log(result.folder)
+        ends.append([log[f"s{i}.x_first"][-1] for i in range(4)])
+    np.testing.assert_array_equal(*ends)
+    assert np.ptp(ends[0]) > 0.0
