@@ -88,7 +88,7 @@ class LinearModel(NamedTuple):
         Resolution of each input within a macro step: 1 continuous, 0 start value only, 1 - 1/n with
         n internal steps.
     linear : bool
-        Whether it is valid for any state.
+        Whether it is valid for any state; with `own`, also at any time.
     lacking : tuple of int
         Outputs without any information.
     of_reference : bool
@@ -99,6 +99,9 @@ class LinearModel(NamedTuple):
     inside : int
         Whether its outputs were observed between communication points: `UNSEEN`, `SMOOTH`, or
         `SWITCHES`.
+    own : ndarray, shape (nx, 2 (nx + 2 nu + 1) + 1), optional
+        If its own integration errs: its state; its macro step, as a map from state, inputs at the
+        step's beginning, their change within the step, and 1; and the error of that map.
     """
 
     A: Floats
@@ -111,6 +114,7 @@ class LinearModel(NamedTuple):
     of_reference: bool = False
     slope: Floats | None = None
     inside: int = 0
+    own: Floats | None = None
 
 
 class Command(NamedTuple):

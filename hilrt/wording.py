@@ -292,15 +292,29 @@ UNCHECKED_MODEL = (
 )
 
 
-#: Note about every estimate.
+#: Note about every estimate, unless trials have shown an error of a model's own integration.
 COUPLING_ALONE = "Of the coupling alone: the models' own integration is not included."
+#: Note about the estimates of many sessions, or of one that runs.
+OWN_INTEGRATION = "The models' own integration is included only where trials show its error."
+#: Maximum number of models named in a note.
+MOST_NAMED = 3
 
 
 def about_errors(summary: Mapping[str, Any]) -> str:
     """Caveats of a session's estimated errors."""
     errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
     of_model = any(error.get("how") == OF_MODEL for error in errors.values())
-    return f"{COUPLING_ALONE} {UNCHECKED_MODEL}" if of_model else COUPLING_ALONE
+    note = _about_integration(summary.get("own_integration") or [])
+    return f"{note} {UNCHECKED_MODEL}" if of_model else note
+
+
+def _about_integration(included: Sequence[str]) -> str:
+    """Note on the models whose own integration errors the estimates include."""
+    if not included:
+        return COUPLING_ALONE
+    named, more = ", ".join(included[:MOST_NAMED]), len(included) - MOST_NAMED
+    names = f"{named} and {more} more" if more > 0 else named
+    return f"The integration error of {names} is included, that of other models is not."
 
 
 #: Headings of results.

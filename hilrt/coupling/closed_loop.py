@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from hilrt.coupling.open_loop import OpenLoop
 from hilrt.link import LinearModel
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
+from hilrt.tables.plan import OF_CHANGE, OF_CONSTANT, OF_START, OF_STATE
 from hilrt.tables.ports import Bools, Ints
 from hilrt.tables.relation import Relation
 
@@ -31,6 +32,10 @@ MOST_STATES = 64
 #: A variable step is composed of lengths from 2^-FINER to 2^COARSER times the nominal one.
 FINER, COARSER = 10, 6
 LARGEST_FACTOR = 1e100
+
+
+#: Row of `hilrt.tables.plan.OwnPath`, with a factor.
+OwnRow: TypeAlias = tuple[int, int, int, int, int, float]
 
 
 class Channels(NamedTuple):
@@ -120,6 +125,11 @@ class Sensitivities(NamedTuple):
         step, which is composed of these lengths.
     open_loop : OpenLoop, optional
         The same responses before they are coupled.
+    own : list of (int, int, int, int, int, float)
+        Rows of `hilrt.tables.plan.OwnPath`, with a factor each: steps of the subsystems whose own
+        integration errs, and the errors of these steps.
+    reached : sequence of float
+        States of the subsystems, if there are such rows.
     """
 
     states: int
@@ -137,16 +147,19 @@ class Sensitivities(NamedTuple):
     powers: Sequence[float] = ()
     inside: Sequence[int] = ()
     open_loop: OpenLoop | None = None
+    own: Sequence[OwnRow] = ()
+    reached: Sequence[float] = ()
 
     def without_loop(self) -> Sensitivities:
         """Copy without the responses of the coupled system, where these are invalid."""
         lost = self._replace(states=0, paths=[], answers=[], unit=0.0, powers=(), open_loop=None)
+        lost = lost._replace(own=(), reached=())
         return lost._replace(of_reference=False, renewed=False)
 
     def factors(self) -> Floats:
         """Factors, as in the rows of `hilrt.tables.state.AnswerState`."""
-        single = [row[-1] for row in (*self.paths, *self.answers, *self.direct)]
-        return np.array([*single, *self.powers], float)
+        single = [row[-1] for row in (*self.paths, *self.answers, *self.direct, *self.own)]
+        return np.array([*single, *self.reached, *self.powers], float)
 
 
 def sensitivities_of(
@@ -206,7 +219,13 @@ def sensitivities_of(
     doubled = _doubled(loop.A, loop.B, FINER + COARSER if variable else 0)
     A_rows, B_rows = (np.abs([power[i] for power in doubled]).max(axis=0) for i in (0, 1))
     paths = _entries(loop.A, 0, A_rows, renewed) + _entries(loop.B, 1, B_rows, renewed)
+    # Of a nonlinear subsystem, the step holds only until the next trial.
+    errs = any(model is not None and model.own is not None for model in models)
+    followed = errs and (linear or renewed) and not variable
+    steps, reached = _own_steps(network, models, renewed) if followed else ([], [])
     return found._replace(
+        own=steps,
+        reached=reached,
         states=len(loop.A),
         paths=paths,
         unit=unit,
@@ -221,6 +240,31 @@ def sensitivities_of(
         of_reference=any(model is not None and model.of_reference for model in models),
         open_loop=open_loop,
     )
+
+
+def _own_steps(
+    network: Network, models: Sequence[LinearModel | None], whole: bool
+) -> tuple[list[OwnRow], list[float]]:
+    """Rows of `Sensitivities.own`, and the states that they begin from; `whole`: zeros, too."""
+    rows, reached, first = list[OwnRow](), list[float](), 0
+    for s, model in enumerate(models):
+        if model is None:
+            continue
+        nx, columns = len(model.A), network.inputs.slices[s]
+        own = model.own
+        reached += [0.0] * nx if own is None else own[:, 0].tolist()
+        if own is not None:
+            inputs = range(columns.start, columns.stop)
+            sources = [(OF_STATE, first + i) for i in range(nx)]
+            sources += [(kind, i) for kind in (OF_START, OF_CHANGE) for i in inputs]
+            sources.append((OF_CONSTANT, 0))
+            for erring, part in enumerate(np.hsplit(own[:, 1:], 2)):
+                for row, column in np.argwhere((part != 0.0) | whole).tolist():
+                    kind, source = sources[column]
+                    factor = float(part[row, column])
+                    rows.append((s, first + row, source, kind, erring, factor))
+        first += nx
+    return rows, reached
 
 
 def _no_channels(network: Network) -> Channels:

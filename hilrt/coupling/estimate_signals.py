@@ -19,7 +19,15 @@ from hilrt.compilation.compiled import compiled, stage
 from hilrt.coupling.extrapolate import value_at
 from hilrt.coupling.limit import allowed
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import InputPlan, OutputPlan, Plan, SessionPlan
+from hilrt.tables.plan import (
+    OF_CHANGE,
+    OF_START,
+    OF_STATE,
+    InputPlan,
+    OutputPlan,
+    Plan,
+    SessionPlan,
+)
 from hilrt.tables.state import InputState, State
 
 #: Maximum number of error steps for one interval.
@@ -51,6 +59,7 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
         out, high = state.outputs[i], plan.outputs[i].error_high
         out.error_peak = max(out.error_peak * keep, abs(out.error))
         out.error_square += out.error * out.error * elapsed
+        out.own_square += out.own_error * out.own_error * elapsed
         if high == 0.0:
             out.estimated_error = 0.0
         elif plan.outputs[i].followed and state.session[0].reparametrised:
@@ -68,6 +77,8 @@ def pass_on(plan: Plan, state: State, given: StepInput) -> None:
     """Propagate the states and outputs of the error over the interval that ended."""
     elapsed = given.session[0].elapsed
     paths, known = len(plan.error_paths), len(plan.error_answers) + len(plan.direct)
+    if len(plan.own_paths) > 0:
+        known += len(plan.own_paths) + len(state.errors)
     levels = (len(state.answers) - known) // max(paths, 1)
     left = round((state.session[0].error_lag + elapsed) / plan.session[0].error_unit)
     if levels == 1:
@@ -79,11 +90,15 @@ def pass_on(plan: Plan, state: State, given: StepInput) -> None:
     while left > 0:
         if left >> level > 0:
             step_errors(plan, state, given, known + level * paths if level > 0 else 0)
+            if len(plan.own_paths) > 0:
+                pass_on_own(plan, state, given)
             left -= 1 << level
         else:
             level -= 1
+    if len(plan.own_paths) > 0:
+        add_own(plan, state, given)
     for i in range(len(state.outputs)):
-        state.outputs[i].error = 0.0
+        state.outputs[i].error = state.outputs[i].own_error = 0.0
     for k in range(len(plan.error_answers)):
         answer = plan.error_answers[k]
         if answer.of_input:
@@ -93,8 +108,12 @@ def pass_on(plan: Plan, state: State, given: StepInput) -> None:
         factor = state.answers[len(plan.error_paths) + k].factor
         if factor != 0.0:
             state.outputs[answer.output].error += factor * part
+            if not answer.of_input:
+                own = factor * state.errors[answer.source].own
+                state.outputs[answer.output].own_error += own
     for i in range(len(state.outputs)):
         out = state.outputs[i]
+        out.error += out.own_error
         most = MOST_SHARE * out.peak
         if most > 0.0 and abs(out.error) > most:
             out.error = math.copysign(most, out.error)
@@ -115,9 +134,7 @@ def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
             cause = state.inputs[path.source].disturbance_due
         else:
             cause = state.errors[path.source].value
-        factor = state.answers[first + k].factor
-        if renewed:
-            factor = 0.5 * (factor + state.answers[first + k].before)
+        factor = mean_factor(state, first + k, renewed)
         if factor != 0.0:
             state.errors[path.to].next += factor * cause
     largest = 0.0
@@ -126,6 +143,96 @@ def step_errors(plan: Plan, state: State, given: StepInput, first: int) -> None:
     shrunk = LARGEST / largest if LARGEST < largest < math.inf else 1.0
     for i in range(len(state.errors)):
         state.errors[i].value = shrunk * state.errors[i].next
+
+
+@stage
+def pass_on_own(plan: Plan, state: State, given: StepInput) -> None:
+    """Advance the errors by the subsystems' own integration over a step; see `step_errors`."""
+    renewed = given.session[0].answers_renewed
+    for i in range(len(state.errors)):
+        state.errors[i].own_next = 0.0
+    for k in range(len(plan.error_paths)):
+        path = plan.error_paths[k]
+        if not path.of_input:
+            part = mean_factor(state, k, renewed) * state.errors[path.source].own
+            state.errors[path.to].own_next += part
+    for i in range(len(state.errors)):
+        state.errors[i].own = min(max(state.errors[i].own_next, -LARGEST), LARGEST)
+
+
+@stage
+def add_own(plan: Plan, state: State, given: StepInput) -> None:
+    """Add the errors of the steps that the subsystems have just ended, and follow their states.
+
+    A new trial has found the states themselves.
+    """
+    most = 0
+    for s in range(len(state.subsystems)):
+        most = max(most, steps_ended(plan, state, s))
+    for turn in range(most):
+        follow_own(plan, state, given, turn)
+    if given.session[0].answers_renewed:
+        first = first_own(plan) + len(plan.own_paths)
+        for i in range(len(state.errors)):
+            state.errors[i].reached = state.answers[first + i].factor
+
+
+@stage
+def follow_own(plan: Plan, state: State, given: StepInput, turn: int) -> None:
+    """Make the step number `turn` of the subsystems that have ended more than so many.
+
+    The change of an input within a step is that between its values at the step's beginning and at
+    that of the next one.
+    """
+    first, renewed = first_own(plan), given.session[0].answers_renewed
+    for k in range(len(plan.own_paths)):
+        state.errors[plan.own_paths[k].to].reached_next = 0.0
+    for k in range(len(plan.own_paths)):
+        path = plan.own_paths[k]
+        steps = steps_ended(plan, state, path.subsystem)
+        if turn >= steps:
+            continue
+        part = 1.0
+        if path.kind == OF_STATE:
+            part = state.errors[path.source].reached
+        elif path.kind == OF_START:
+            part = state.inputs[path.source].previous[0]
+        elif path.kind == OF_CHANGE:
+            u = state.inputs[path.source]
+            part = (u.polynomial[0] - u.previous[0]) / steps
+        part *= mean_factor(state, first + k, renewed)
+        if path.erring:
+            state.errors[path.to].own += part
+        else:
+            state.errors[path.to].reached_next += part
+    for k in range(len(plan.own_paths)):
+        path = plan.own_paths[k]
+        if turn < steps_ended(plan, state, path.subsystem):
+            error = state.errors[path.to]
+            error.reached = min(max(error.reached_next, -LARGEST), LARGEST)
+
+
+@compiled
+def first_own(plan: Plan) -> int:
+    """First row of `State.answers` that belongs to `Plan.own_paths`."""
+    return len(plan.error_paths) + len(plan.error_answers) + len(plan.direct)
+
+
+@stage
+def steps_ended(plan: Plan, state: State, s: int) -> int:
+    """Steps of a subsystem between its last inputs and those sent now; 0 if none were sent."""
+    at = plan.subsystems[s]
+    if at.inputs == 0 or not state.subsystems[s].dispatch:
+        return 0
+    u = state.inputs[at.first_input]
+    return min(round((u.t0 - u.previous_t0) / (at.every * plan.session[0].step)), MOST_STEPS)
+
+
+@stage
+def mean_factor(state: State, k: int, renewed: int) -> float:
+    """Factor of row `k` of `State.answers`; its mean over an interval at whose end it changed."""
+    factor = state.answers[k].factor
+    return 0.5 * (factor + state.answers[k].before) if renewed else factor
 
 
 # The estimated error of the inputs relative to its tolerance (ExSLocal), and weights of its norm.

@@ -72,6 +72,8 @@ async def find_sensitivities(
     found = sensitivities_of(network, models, step, variable=variable, channels=channels)
     if not renews or not found.states or found.of_reference:
         return found
+    if in_slack:  # their results are some steps old: the states have moved on
+        models = [None if model is None else model._replace(own=None) for model in models]
     known = (s for s, model in enumerate(models) if model is not None)
     if in_slack and any(links[s].in_slack is None for s in known):
         return found
@@ -187,7 +189,8 @@ class SensitivityRenewal:
     OVERHEAD = 20
     #: Trial steps per step of the session: at most, and while nothing changes.
     MOST, LEAST = 6.0, 1.0 / 12.0
-    #: The latter if a mu adapts to the responses: after a change it is wrong until the next trial.
+    #: The latter if a mu adapts to the responses, or if the states of a nonlinear subsystem whose
+    #: own integration errs are followed: after a change they are wrong until the next trial.
     LEAST_ADAPTING = 1.0
     #: Trials that may be made in advance, with a fixed and with a variable step: variable steps may
     #: be few and long.
@@ -220,9 +223,12 @@ class SensitivityRenewal:
         states = int(numerics.plan.session["error_states"][0])
         inputs = sum(part.stop - part.start for part in self._network.inputs.slices)
         steps = 2 * (states + inputs) + 9 * len(self._tried) + self.OVERHEAD
+        paths, linear = len(numerics.plan.own_paths), numerics.plan.session[0].error_linear
+        self._own_rows = paths + states if paths else 0
+        steps += 2 * (states + 2 * inputs) if paths else 0
         #: Steps of the session that take as long as one trial.
         self._cost = steps / len(self._tried)
-        adapts = numerics.plan.bonds["adapts"].any()
+        adapts = numerics.plan.bonds["adapts"].any() or (paths and not linear)
         self._most = math.ceil(self._cost / (self.LEAST_ADAPTING if adapts else self.LEAST))
         self._ahead = self.ADVANCE[self._variable]
         self._credit, self._every, self._left, self._since = self._ahead, 1, 1, 0.0
@@ -337,7 +343,9 @@ class SensitivityRenewal:
             factors = np.ascontiguousarray(numerics.state.answers["factor"])
         channels = self._channels.about(np.ascontiguousarray(numerics.state.outputs["y"]), t)
         known = sensitivities_of(network, self._models, self._step, True, self._variable, channels)
-        found = known.factors()
+        found, first = known.factors(), len(factors) - self._own_rows
+        if numerics.plan.session[0].error_linear:  # otherwise its own steps hold no longer
+            found = np.append(found[:first], np.zeros(self._own_rows))
         if len(found) != len(factors):
             return math.inf
         if not self._is_unchanged():

@@ -52,6 +52,8 @@ class HostedSolver:
         Whether the state before each step is kept, for `go_back`.
     initialized : bool
         Whether a session has started with it.
+    errs : bool
+        Whether a trial has shown that its own integration errs.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -65,6 +67,7 @@ class HostedSolver:
         self._t = 0.0
         self.initialized = False
         self.keeps = False
+        self.errs = False
         self._before: tuple[Any, float, Floats] | None = None
 
     @property

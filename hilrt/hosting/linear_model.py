@@ -20,21 +20,31 @@ from hilrt.errors import SolverError
 from hilrt.hosting.group import Group, Part
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.import_module import describe
-from hilrt.hosting.linearise import FINEST, CannotLinearise, Differentiated, leaves, unlogged
+from hilrt.hosting.linearise import (
+    FINEST,
+    SHORT,
+    CannotLinearise,
+    Differentiated,
+    leaves,
+    unlogged,
+)
+from hilrt.hosting.own_integration import (
+    depends_on_time,
+    errs,
+    exact_when_held,
+    gains_nothing,
+    own_of_group,
+    own_steps,
+)
 from hilrt.link import LARGEST_STATE, SMOOTH, SWITCHES, UNSEEN, LinearModel
 from hilrt.solver import Floats
 
-#: Length of the short steps relative to the macro step.
-SHORT = 1e-3
 #: Direct responses below this multiple of their output's noise count as noise.
 CLEAR_OF_NOISE = 5.0
 log = logging.getLogger("hilrt.solver")
 T = TypeVar("T")
 #: Responses to a ramp below this share of the largest do not show how finely it is followed.
 _CLEAR = 1e-3
-#: A step counts as exact if its error is below this share of that of one explicit Euler step, or
-#: below the rounding of the probed response, relative to the largest one.
-EXACT, _ROUNDING = 0.1, 1e-7
 #: Number of steps into which a nonlinear solver's macro step is divided, as a test of its accuracy.
 PARTS = 3
 #: Shares of a step at which outputs are observed: switching at a fraction of the step cannot have
@@ -119,9 +129,10 @@ def renew_linear_model(
     """A, B, C, D about the solver's present state at `t` [s]; None if not available.
 
     Like `find_linear_model`, in ``2 (nx + nu) + 11`` steps instead of about ten times as many, and
-    in ``2 (nx + nu) + 4`` more where a limit is near. The fineness of following inputs is not
-    probed. A noisy solver is not probed again: trials would draw numbers from a generator that is
-    not saved. A solver that provides its matrices is not probed at all.
+    in ``2 (nx + nu) + 4`` more where a limit is near, or ``2 (nx + 2 nu) + 2`` more if its own
+    integration errs. The fineness of following inputs is not probed. A noisy solver is not probed
+    again: trials would draw numbers from a generator that is not saved. A solver that provides its
+    matrices is not probed at all.
     """
     if isinstance(hosted.solver, Group):
         return _of_members(
@@ -134,7 +145,7 @@ def renew_linear_model(
     saved = hosted.solver.save_state()
     try:
         with unlogged():
-            return at_once(renewal(hosted, t, u, h, within))
+            return at_once(renewal(hosted, t, u, h, within, own=hosted.errs))
     except (Exception, SystemExit) as error:  # a failed trial must not end the session
         restore(hosted, saved)
         log.debug("%s was not probed at t = %g s: %s", type(hosted.solver).__name__, t, error)
@@ -142,11 +153,18 @@ def renew_linear_model(
 
 
 def renewal(
-    hosted: HostedSolver, t: float, u: Floats, h: float, within: float = math.inf
+    hosted: HostedSolver,
+    t: float,
+    u: Floats,
+    h: float,
+    within: float = math.inf,
+    *,
+    own: bool = False,
 ) -> Generator[None, None, LinearModel]:
     """`renew_linear_model` in parts of a few steps each; raises all failures.
 
-    At the beginning and end of each part, the solver is in its state at `t` [s].
+    With `own`, the error of its own integration is probed, too. At the beginning and end of each
+    part, the solver is in its state at `t` [s].
     """
     if isinstance(hosted.solver, KnowsItsMatrices):
         known = hosted.solver.linear_model(h)
@@ -157,25 +175,31 @@ def renewal(
         raise CannotLinearise(f"its state has more than {LARGEST_STATE} numbers")
     found = Differentiated(hosted, u, h, within, t=t, quick=True)
     yield
-    short = yield from _short_map(found, SHORT * h)
+    short = yield from _map(found, SHORT * h, 1)
     if (yield from found.needs_finer(SHORT * h, short)):
         found.perturbation = FINEST
-        short = yield from _short_map(found, SHORT * h)
+        short = yield from _map(found, SHORT * h, 1)
     nx = found.states
     inside = yield from _inside_parts(hosted, t, u, h, 0)
     rates = (short[:nx] - np.eye(nx, short.shape[1])) / (SHORT * h)
     C, D = _outputs(short, nx)
     fineness = np.ones(hosted.n_inputs)
     model = LinearModel(rates[:, :nx], rates[:, nx:], C, D, fineness, False, inside=inside)
-    if not all(np.isfinite(matrix).all() for matrix in model[:4]):
+    if own:
+        whole = yield from _map(found, h, 2)
+        model = model._replace(own=own_steps(found, model, whole, h))
+        yield
+    if not all(
+        np.isfinite(matrix).all() for matrix in (*model[:4], model.own) if matrix is not None
+    ):
         raise CannotLinearise("its responses to its inputs are not finite")
     return model
 
 
-def _short_map(found: Differentiated, h: float) -> Generator[None, None, Floats]:
-    """Map of a step of `h` [s], shape (nx + ny, nx + nu)."""
+def _map(found: Differentiated, h: float, rows: int) -> Generator[None, None, Floats]:
+    """Map of a step of `h` [s], shape (nx + ny, nx + rows nu)."""
     columns = list[Floats]()
-    for column in found.columns(h, 1, 0):
+    for column in found.columns(h, rows, 0):
         columns.append(column)
         yield
     return np.array(columns).reshape(-1, found.states + found.hosted.n_outputs).T
@@ -236,6 +260,7 @@ def _of_group(group: Group, models: Sequence[LinearModel | None]) -> LinearModel
         lacking=tuple(lacking),
         slope=None if all(model.slope is None for model in known) else slope,
         inside=SWITCHES if SWITCHES in seen else min(seen),
+        own=own_of_group(group, models, nx),
     )
 
 
@@ -288,12 +313,16 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     fineness = _fineness(A, B, whole[:nx, nx + nu :], h)
     held = whole[:nx, : nx + nu]
     if model.linear:
-        exact = _exact_when_held(model, held, h)
+        exact = exact_when_held(model, held, h)
     else:
-        exact = _gains_nothing(model, held, found.held_in(PARTS, h)[:nx], h)
+        exact = gains_nothing(model, held, found.held_in(PARTS, h)[:nx], h)
     if exact:  # reading a held input only once loses nothing
         return model._replace(slope=fineness)
-    return model._replace(fineness=fineness)
+    own, model = own_steps(found, model, whole, h), model._replace(fineness=fineness)
+    hosted.errs = errs(model, own, h)
+    # The state of a linear solver is followed without further trials: only its inputs may drive it.
+    linear = model.linear and not (hosted.errs and depends_on_time(found, h))
+    return model._replace(linear=linear, own=own if hosted.errs else None)
 
 
 def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: int) -> int:
@@ -344,43 +373,6 @@ def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
     # indistinguishable from that path in so short a step, and from the error of the differences.
     D[np.abs(D) < np.abs(C @ short[:nx, nx:])] = 0.0
     return C.astype(np.float64), D
-
-
-def _exact_when_held(model: LinearModel, step: Floats, h: float) -> bool:
-    """Whether the state follows held inputs exactly over a step of `h` [s].
-
-    Such a solver may read its inputs only at the step's beginning and still integrate exactly, as
-    an exponential does. `step`, shape (nx, nx + nu), is the response of its state to state and
-    inputs. About a point of a nonlinear solver, the response to the inputs is not that of a
-    constant system: see `_gains_nothing`.
-    """
-    A, B = model.A, model.B
-    transition, (held, _) = discretize(A, B, h, 1)
-    nx = len(A)
-    euler = np.eye(nx) + h * A
-    return _agrees(step[:, :nx], transition, euler) and _agrees(step[:, nx:], held, h * B)
-
-
-def _gains_nothing(model: LinearModel, step: Floats, shorter: Floats, h: float) -> bool:
-    """Whether a nonlinear solver's state is as accurate in one step of `h` [s] as in several.
-
-    Inputs are held in all of them. `step` and `shorter`, shape (nx, nx + nu), are the responses of
-    its state in one and in several steps. A solver with fine internal steps gains nothing from
-    shorter steps of the session; Euler's method gains as much as its error.
-    """
-    nx = len(model.A)
-    euler = np.hstack([np.eye(nx) + h * model.A, h * model.B])
-    return all(
-        _agrees(step[:, part], shorter[:, part], euler[:, part])
-        for part in (slice(nx), slice(nx, None))
-    )
-
-
-def _agrees(found: Floats, exact: Floats, euler: Floats) -> bool:
-    """Whether the error of `found` is small relative to that of one explicit Euler step."""
-    noise = _ROUNDING * np.abs(exact).max(initial=0.0)
-    most = EXACT * np.abs(exact - euler).max(initial=0.0) + noise
-    return bool(np.abs(found - exact).max(initial=0.0) <= most)
 
 
 def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:

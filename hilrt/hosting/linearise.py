@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import logging
 import math
 import time
@@ -28,6 +29,8 @@ from hilrt.solver import Floats, Port, Ports
 LINEAR = 1e-6
 #: Far perturbation of states and inputs, relative to them, or absolute below 1.
 WIDE = (10.0, 1000.0)
+#: Length of the short steps relative to the macro step.
+SHORT = 1e-3
 #: Perturbation instead of `PERTURBATION` if the outputs carry a sensor's noise, and the permitted
 #: share of noise in an output's response.
 NOISY_PERTURBATION, NOISE_SHARE = 1e-2, 0.01
@@ -191,6 +194,16 @@ class Differentiated(Dynamics):
     def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
         """See `Dynamics.step_map`."""
         return self._differentiate(h, rows, derivatives, near=not self.linear)
+
+    def held(self, h: float) -> Floats:
+        """State and outputs after a step of `h` [s] with held inputs, shape (states + ny,)."""
+        return self._respond(h, 1, 0, self._point(1))
+
+    def later(self, by: float) -> Differentiated:
+        """The same solver, as if in the same state `by` [s] later."""
+        other = copy.copy(self)
+        other._t += by
+        return other
 
     def held_in(self, parts: int, h: float) -> Floats:
         """Responses of state and outputs to state and held inputs over `h` [s], in equal steps.

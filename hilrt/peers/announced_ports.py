@@ -150,6 +150,7 @@ def linear_answer(model: LinearModel | None) -> Linearised:
         linear=bool(model.linear),
         slope=slope,
         inside=model.inside,
+        own=None if model.own is None else pack(model.own),
     )
     return answer if len(encode(answer)) <= MAX_MESSAGE_BYTES else Linearised()
 
@@ -185,6 +186,12 @@ def linear_model(
             shares[key] = np.ones(n_inputs) if packed is None else unpack(packed, n_inputs)
         except ProtocolError as error:
             raise ProtocolError(f"Linearised: {key}: {error}") from None
+    own = None
+    if answer.own is not None:
+        try:
+            own = arrays["own"] = unpack(answer.own, nx, 2 * (nx + 2 * n_inputs + 1) + 1)
+        except ProtocolError as error:
+            raise ProtocolError(f"Linearised: own: {error}") from None
     for key, array in arrays.items():
         if not np.isfinite(array).all():
             raise ProtocolError(f"Linearised: {key} contains values that are not finite")
@@ -196,5 +203,5 @@ def linear_model(
     A, B, C, D = (arrays[key] for key in _MATRICES)
     slope = shares["slope"]
     return LinearModel(
-        A, B, C, D, shares["fineness"], answer.linear, slope=slope, inside=answer.inside
+        A, B, C, D, shares["fineness"], answer.linear, slope=slope, inside=answer.inside, own=own
     )

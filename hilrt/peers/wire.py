@@ -155,7 +155,7 @@ class Linearised(Message):
 
     Without `A` there is no result. Without `fineness` the inputs are followed continuously, without
     `slope` their polynomials act as sent. `inside` is 1 if the outputs were observed within a step
-    and are smooth there, 2 if they are not.
+    and are smooth there, 2 if they are not. Without `own` its integration has no error.
     """
 
     A: bytes | None = None
@@ -166,6 +166,7 @@ class Linearised(Message):
     linear: bool = False
     slope: bytes | None = None
     inside: int = 0
+    own: bytes | None = None
 
 
 class Advance(Message):

@@ -153,6 +153,8 @@ def advice(
     energy = max((share for share in bonds if share > BOND_DEGRADED), default=0.0)
     if worst is None or (worst.is_small and not energy):
         return found[:MOST]
+    if worst.is_small:  # what matters is the bonds' energy
+        worst = worst._replace(own=0.0)
     limited = totals["input_limited"].affected_s > OFTEN * time_s
     if limited and (limit := _limit(network, plan, state)) is not None:
         return [*found, limit][:MOST]
@@ -162,6 +164,8 @@ def advice(
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
         found.append(_lag(variable))
+    if worst.is_own:
+        found.append(OWN_STEP)
     small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # the energy decreases with the disturbances, like the errors
         small = min(small, share * BOND_DEGRADED / energy)
@@ -175,8 +179,8 @@ def advice(
             every = number(1e3 * slowest, 3)
             text = f"a bench that sends more often: no step below the {every} ms of this one helps"
             found.append(Improvement(text, {}))
-    if (higher := _higher_order(plan, state, share, run)) is not None:
-        settings.append(higher)
+    if not worst.is_own and (higher := _higher_order(plan, state, share, run)) is not None:
+        settings.append(higher._replace(expected=higher.expected + worst.own / worst.spread))
     settings.sort(key=lambda change: change.expected)
     worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
     # The direction of their effect is known, but not its size.
@@ -188,6 +192,13 @@ def advice(
 PROCESSORS: Final = Improvement(
     "dedicated processors, or a real-time priority for the master: samples were late or ticks "
     "missed",
+    {},
+)
+
+
+OWN_STEP: Final = Improvement(
+    "a shorter integration step inside the models, or a method of higher order: most of the error "
+    "is their own",
     {},
 )
 
@@ -307,6 +318,7 @@ def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Impro
     """
     power = float(plan.connections["order"].min(initial=5)) + 1.0
     power = power if math.isnan(worst.order) else min(worst.order, power)
+    power = min(power, 1.0) if worst.is_own else power  # that of explicit Euler
     share = worst.value / worst.spread
     step = float(plan.session["step"][0])
     factors = [factor for factor in SHORTER if step / factor > slowest * (1.0 - 1e-9)]

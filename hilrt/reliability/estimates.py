@@ -29,6 +29,8 @@ RENEWED: Final = "sensitivities along the way"
 #: Likewise, if they changed abruptly, as at a contact or a relay, for a larger share of the session
 #: than the cause `sensitivities_changed` allows.
 RENEWED_CHANGED: Final = "sensitivities along the way, which changed"
+#: Methods by which errors are propagated through the session's own subsystems.
+PROPAGATED: Final = (PROBED, PROBED_AT_START, RENEWED, RENEWED_CHANGED)
 GAIN_RANGE: Final = "gain range"
 #: Direct feedthrough uses inputs of the beginning of the step, or extrapolated ones. Without
 #: probing, this counts as a delay of one step.
@@ -79,6 +81,8 @@ ROUNDING: Final = 1e-9
 ROUNDING_ALONG: Final = 1e-6
 #: Keeps ratios of signals that have always been zero finite.
 TINY: Final = 1e-200
+#: Share of an error from which it is called that of the subsystems' own integration.
+MOSTLY: Final = 0.5
 
 
 T = TypeVar("T")
@@ -102,6 +106,9 @@ class Estimate(NamedTuple):
         Method of estimation, or ``unknown: why``.
     order : float
         Observed power of the step; NaN without a repetition at shorter steps.
+    own : float
+        Part of the error that is due to the subsystems' own integration, as far as trials show it;
+        both parts may cancel.
     """
 
     unit: str
@@ -111,6 +118,12 @@ class Estimate(NamedTuple):
     spread: float
     how: str
     order: float = math.nan
+    own: float = 0.0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether most of the error is due to the subsystems' own integration."""
+        return self.own > MOSTLY * self.value
 
     @property
     def is_small(self) -> bool:
@@ -205,12 +218,15 @@ def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[di
     value = np.where(demanded, 0.0, value)
     lacking = np.isnan(plan.outputs["error_high"][coupled])
     value, hows = np.where(lacking, np.nan, value), np.where(lacking, LACKING, how)
-    rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), hows.tolist(), strict=True)
+    own = np.sqrt(outputs["own_square"] / outputs["moment_seconds"])
+    own = np.where(np.isin(hows, PROPAGATED), own, 0.0)
+    columns = (coupled, value, spread, hows, own)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     names, units, found = network.outputs.names, network.outputs.units, dict[str, Estimate]()
-    for k, (i, v, s, how) in enumerate(rows):
+    for k, (i, v, s, how, part) in enumerate(rows):
         if k % ROWS_PER_PART == 0:
             yield
-        found[names[i]] = make_estimate(units[i], v, s, how)
+        found[names[i]] = make_estimate(units[i], v, s, how)._replace(own=part)
     return found
 
 

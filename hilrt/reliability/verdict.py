@@ -71,6 +71,10 @@ STILL = (
     "no coupled signal has moved, so nothing shows how the subsystems respond; drive an "
     "input, for example with a stimulus"
 )
+OWN_STEP = (
+    "most of it is the models' own integration error; shorten the step that they integrate with, "
+    "or the macro step"
+)
 #: Causes that measure components of the estimated errors.
 MEASURED = (
     "connection_defect",
@@ -266,6 +270,8 @@ def _share_of(error: Estimate) -> str:
     share = f"{number(100.0 * error.relative, 2)} % of its variation"
     if error.how == OF_MODEL:
         return f"{share}, by a reference model that was not validated"
+    if error.is_own:
+        share += f"; {OWN_STEP}"
     if error.how == GAIN_RANGE_LAG:
         share += (
             "; it includes the lag of direct feedthrough as a delay of one step, which was "

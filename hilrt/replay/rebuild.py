@@ -30,7 +30,7 @@ from hilrt.step_log.facts import Facts, layout_of, read_facts
 from hilrt.step_log.snapshot import other_version
 from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
-from hilrt.tables.plan import UNVERIFIED, VERIFIED
+from hilrt.tables.plan import OF_CHANGE, OF_CONSTANT, OF_START, OF_STATE, UNVERIFIED, VERIFIED
 
 #: Relative tolerance of a feedthrough correction recomputed from its matrices.
 SAME = 1e-9
@@ -224,6 +224,11 @@ def _sensitivities(
         for row, source, of_input, _ in entries:
             sources = nu if of_input else nx
             fits = fits and 0 <= row < rows and 0 <= source < sources and of_input in (0, 1)
+    fits = fits and len(found.reached) == (nx if found.own else 0)
+    counts = {OF_STATE: nx, OF_START: nu, OF_CHANGE: nu, OF_CONSTANT: 1}
+    for s, to, source, kind, erring, _ in found.own:
+        fits = fits and 0 <= s < len(network.subsystems) and 0 <= to < nx
+        fits = fits and 0 <= source < counts.get(kind, 0) and erring in (0, 1)
     if not fits:  # compiled code does not check
         raise other_version(where)
     return found.without_loop() if changed else found

@@ -16,6 +16,7 @@ from hilrt.files.formats import json_numbers
 from hilrt.reliability.advice import AdviceBasis, SendingBench, advice
 from hilrt.reliability.causes import INPUT_LIMITED, LEAST_SPREAD
 from hilrt.reliability.estimates import (
+    PROPAGATED,
     BondError,
     Estimate,
     errors_of,
@@ -247,8 +248,19 @@ def _results(
         "ports": port_summary(numerics),
         "bonds": bond_summary(numerics, made),
         "estimated_error": {name: error.as_json() for name, error in course.errors.items()},
+        "own_integration": _own_integration(numerics, course.errors),
         **judged(course, totals),
     }
+
+
+def _own_integration(numerics: Numerics, errors: Mapping[str, Estimate]) -> list[str]:
+    """Subsystems whose own integration errors the estimates include, to the session's end."""
+    if not any(error.how in PROPAGATED for error in errors.values()):
+        return []
+    plan, names = numerics.plan, numerics.network.subsystems
+    first = len(plan.error_paths) + len(plan.error_answers) + len(plan.direct)
+    factors = numerics.state.answers["factor"][first : first + len(plan.own_paths)]
+    return [names[s] for s in np.unique(plan.own_paths["subsystem"][factors != 0.0])]
 
 
 def _sending_benches(exchange: Exchange, steps: int) -> list[SendingBench]:

@@ -364,6 +364,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     #: Estimated error (docs/reliability.md#estimated-error) of each connected output, by
     #: `subsystem.port`.
     estimated_error: dict[str, ErrorFigures]
+    #: Subsystems whose own integration errors the estimated errors include.
+    own_integration: list[str]
     #: Figures of each cause (docs/reliability.md#causes) that was raised.
     flags: dict[str, FlagFigures]
     #: Time from the tick until the last input is sent; null in virtual time.

@@ -161,6 +161,7 @@ def _size_tables(
         direct=_rows(rows.DirectAnswer, known.direct if known else ()),
         error_paths=_rows(rows.ErrorPath, known.paths if known else ()),
         error_answers=_rows(rows.ErrorAnswer, known.answers if known else ()),
+        own_paths=_rows(rows.OwnPath, known.own if known else ()),
         checks=table(rows.CheckPlan, len(checks.where)),
         causes=table(rows.CausePlan, len(checks.causes)),
         alarms=table(rows.AlarmPlan, len(alarms.names)),

@@ -267,6 +267,8 @@ def start_state(
     first_step = plan.session["first_step"]
     if known is not None:
         state.answers["factor"] = known.factors()
+        if known.own:
+            state.errors["reached"] = known.reached
     state.session["h_next"] = state.session["controlled_step"] = first_step
     state.session["step_integral"] = np.log(first_step)
     state.session["error"] = np.nan

@@ -133,10 +133,13 @@ def collect_facts(
 
 def _answers(plan: Plan, factors: Floats) -> Sensitivities:
     """Probed sensitivities of the subsystems, from plan and state before the first tick."""
-    ends = np.cumsum([len(plan.error_paths), len(plan.error_answers), len(plan.direct)])
-    paths, answers, direct, powers = (part.tolist() for part in np.split(factors, ends))
+    states, own_paths = int(plan.session["error_states"][0]), len(plan.own_paths)
+    sizes = [len(plan.error_paths), len(plan.error_answers), len(plan.direct), own_paths]
+    sizes.append(states if own_paths else 0)
+    parts = np.split(factors, np.cumsum(sizes))
+    paths, answers, direct, own, reached, powers = (part.tolist() for part in parts)
     return Sensitivities(
-        states=int(plan.session["error_states"][0]),
+        states=states,
         paths=_with(plan.error_paths, paths),
         answers=_with(plan.error_answers, answers),
         direct=_with(plan.direct, direct),
@@ -150,6 +153,8 @@ def _answers(plan: Plan, factors: Floats) -> Sensitivities:
         unit=float(plan.session["error_unit"][0]),
         powers=powers,
         inside=plan.subsystems["inside"].tolist(),
+        own=_with(plan.own_paths, own),
+        reached=reached,
     )
 
 

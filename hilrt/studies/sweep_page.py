@@ -22,7 +22,7 @@ from hilrt.solver import Floats
 from hilrt.studies.run_cases import LOG
 from hilrt.studies.sweep_data import load_sweep
 from hilrt.studies.what_if_result import CAVEAT
-from hilrt.wording import COUPLING_ALONE
+from hilrt.wording import OWN_INTEGRATION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,7 +165,7 @@ def _head(frame: pd.DataFrame, found: Found) -> str:
     lines = [
         f"{len(frame):,} cases: {words}" + (f"; {missing:,} are missing" if missing else ""),
         "error: the largest relative estimated error of a coupling signal, not the true error.",
-        COUPLING_ALONE,
+        OWN_INTEGRATION,
         "cost: processor time of a case on the machine that ran it.",
         *([CAVEAT] if LOG in frame.attrs["axes"] else []),
         *found.notes,

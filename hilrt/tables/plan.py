@@ -391,6 +391,21 @@ class ErrorAnswer(TableRow):
     of_input: i8
 
 
+#: Sources of an `OwnPath`: a subsystem's state; an input at the step's beginning; its change within
+#: the step; the number 1.
+OF_STATE, OF_START, OF_CHANGE, OF_CONSTANT = range(4)
+
+
+class OwnPath(TableRow):
+    """Entry of a macro step of a subsystem whose own integration errs, or of the step's error."""
+
+    subsystem: i8
+    to: i8  # a state
+    source: i8
+    kind: i8  # of the source: OF_STATE, …
+    erring: i8  # of the step's error
+
+
 class CheckPlan(TableRow):
     """Check of one subject for one cause of flags; checks are grouped by causes."""
 
@@ -443,6 +458,7 @@ class Plan(NamedTuple):
     direct: Table[DirectAnswer]
     error_paths: Table[ErrorPath]
     error_answers: Table[ErrorAnswer]
+    own_paths: Table[OwnPath]
     checks: Table[CheckPlan]
     causes: Table[CausePlan]
     alarms: Table[AlarmPlan]

@@ -162,6 +162,9 @@ class OutputState(TableRow):
     error_peak: f8  # decaying peak of it; estimate_signals
     estimated_error: f8  # half width of the band about the output; NaN: unknown; estimate_signals
     error_square: f8  # integral of its square over the session, unit^2 s; estimate_signals
+    # Part of it that is due to the subsystems' own integration, and the same integral:
+    own_error: f8  # estimate_signals
+    own_square: f8  # unit^2 s; estimate_signals
     origin: f8  # first value; moments of the output less it, over time; measure_disturbances
     moment: f8  # unit s; measure_disturbances
     square_moment: f8  # unit^2 s; measure_disturbances
@@ -426,9 +429,10 @@ class ElementState(TableRow):
 
 
 class AnswerState(TableRow):
-    """Factor of one of the plan's `error_paths`, then of `error_answers`, then of `direct`.
+    """Factor of one of the plan's `error_paths`, `error_answers`, `direct`, `own_paths`, in turn.
 
-    With a variable step those of `error_paths` over 2, 4, 8, … units follow.
+    If there are rows of the last, the states of the subsystems when they were probed follow. With a
+    variable step the factors of `error_paths` over 2, 4, 8, … units follow.
     """
 
     factor: f8  # apply_changes
@@ -440,6 +444,12 @@ class ErrorState(TableRow):
 
     value: f8  # in the state's unit; estimate_signals
     next: f8  # in the state's unit; estimate_signals
+    # Part of the error that is due to the subsystems' own integration, not in the above; and the
+    # subsystem's state, if its integration errs
+    own: f8  # in the state's unit; estimate_signals
+    own_next: f8  # in the state's unit; estimate_signals
+    reached: f8  # in the state's unit; estimate_signals
+    reached_next: f8  # in the state's unit; estimate_signals
 
 
 class CheckState(TableRow):

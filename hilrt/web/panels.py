@@ -26,7 +26,7 @@ from hilrt.monitor.telemetry import (
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import (
-    COUPLING_ALONE,
+    OWN_INTEGRATION,
     Told,
     event_text,
     gather_repeated,
@@ -147,7 +147,7 @@ def lamp_html(viewer: Viewer) -> str:
     kind, word, reasons = lamp(viewer)
     span = " so far" if kind in LEVELS and not viewer.ended and word == kind.upper() else ""
     if kind in LEVELS and word == kind.upper() and estimates(viewer):
-        reasons = [*reasons, COUPLING_ALONE]
+        reasons = [*reasons, OWN_INTEGRATION]
     lines = "".join(f"<span>{text(reason)}</span>" for reason in reasons if reason)
     now = present(viewer)
     below = ""

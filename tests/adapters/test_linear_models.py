@@ -127,6 +127,8 @@ WRONG = {
     "too many": answer(nx=LARGEST_STATE + 1),
     "fineness": answer(fineness=packed(3, 1.5)),
     "half a number": answer(C=b"123"),
+    "own steps of other inputs": answer(own=packed((1, 15))),
+    "own steps that are not finite": answer(own=packed((1, 17), np.inf)),
 }
 
 
@@ -165,6 +167,9 @@ def test_what_fits_no_message_is_not_sent_and_no_states_are_a_model():
     A, B, C, D, rest = (np.ones(s) for s in sizes)
     small = LinearModel(A, B, C, D, rest, True)
     found = linear_model(linear_answer(small), 3, 4)
+    assert found.own is None
+    own = linear_model(linear_answer(small._replace(own=np.zeros((0, 15)))), 3, 4).own
+    assert own.shape == (0, 15)
     assert found.A.shape == (0, 0)
     np.testing.assert_array_equal(found.D, np.ones((4, 3)))
 

@@ -127,6 +127,11 @@ def test_closing_table_says_what_the_estimates_leave_out():
     told, nothing_estimated = (text_of(closing_table(s)).split() for s in (summary, SUMMARY))
     assert alone in " ".join(told)
     assert alone not in " ".join(nothing_estimated)
+    included = " ".join(text_of(closing_table({**summary, "own_integration": ["one"]})).split())
+    assert "The integration error of one is included, that of other models is not." in included
+    assert alone not in included
+    many = " ".join(text_of(closing_table({**summary, "own_integration": [*"abcde"]})).split())
+    assert "The integration error of a, b, c and 2 more is included" in many
 
 
 def test_closing_table_of_almost_nothing():

@@ -351,8 +351,12 @@ def test_noise_of_a_solvers_own_generator_makes_no_right_correction_wrong(noise:
 
 
 def test_little_noise_on_an_output_leaves_the_estimate_and_the_verdict() -> None:
-    """A millionth of the force made the errors a range of gains, and the session degraded."""
+    """A millionth of the force made the errors a range of gains, and the session degraded.
+
+    The masses integrate in short steps: noise would hide the error of their own integration.
+    """
     settings = {"master.extrapolation.order": 2, f"{CORRECTION}.method": "none"}
+    settings |= {f"subsystems.mass{i}.params.micro_step": 2e-5 for i in (1, 2)}
     mass = {"subsystems.mass1.model": "tests.reliability.test_verified_corrections:NoisyMass"}
     quiet = simulate(CONFIGS / "two_mass.toml", settings)
     noisy = {**settings, **mass, "subsystems.mass1.params.noise": 1e-3}

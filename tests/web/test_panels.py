@@ -92,7 +92,7 @@ def test_no_flag_is_given_as_the_reason_of_a_verdict(look):
 
 
 def test_what_estimates_leave_out_stands_beside_the_verdict(look):
-    alone = "Of the coupling alone: the models&#x27; own integration is not included."
+    alone = "The models&#x27; own integration is included only where trials show its error."
     assert alone not in panels.lamp_html(look(RUNNING))  # nothing is coupled
     signals = [*HEAD.signals, Signal("engine.torque:estimated_error", "N*m")]
     head = msgspec.structs.replace(HEAD, signals=signals)

@@ -116,7 +116,7 @@ def _goals(lines: list[Line], exact: list[Line]) -> str:
     head = ["share", "goal", "found", "met", "stratified", "exact subsystems"]
     return table(head, rows) + (
         "\n\nStratified: every class of true error counts the same. Exact subsystems: without "
-        "those whose own integration errs, which no master can see."
+        "those whose own integration errs."
     )
 
 
