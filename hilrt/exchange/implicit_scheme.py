@@ -213,7 +213,7 @@ class ImplicitScheme:
                 break
             if inverse is None or (done == MAX_WITH_OLD_JACOBIAN and not self._low_order):
                 attempt = Attempt(h, t, state, sent, changes, u - predicted)
-                inverse = np.linalg.inv(self._find_jacobian(attempt, y))
+                inverse = np.linalg.inv(self._find_jacobian(attempt, y)).astype(np.float64)
                 self._jacobian = key, inverse
             u[self._coupled] -= inverse @ residual
             self._exchange.repeat(point.t_ns, h, sent + changes * (u - predicted))

@@ -91,7 +91,7 @@ def rates(t: float, y: Floats, table: Floats) -> Floats:
 
 def run_piece(
     saved: dict[str, Any],
-    params: Mapping[str, float],
+    params: Mapping[str, Any],
     scheme: str,
     segments: int,
     masses: int,

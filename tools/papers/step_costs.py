@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,14 @@ from hilrt.step.numerics import Numerics
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 #: Masses per segment, and where counting begins: inside the rise of the impulse, s.
 MASSES, BEGIN = 52, 1e-4
-CASES = {"explicit": {"d": 1e4}, "implicit": {"d": 5e5}}
+CASES: dict[str, dict[str, Any]] = {"explicit": {"d": 1e4}, "implicit": {"d": 5e5}}
 
 
 class Costs:
     """Processor time by part, s; time in an inner part does not count in the outer one."""
 
     def __init__(self) -> None:
-        self.spent: Counter[str] = Counter()
+        self.spent: dict[str, float] = defaultdict(float)
         self._open: list[str] = []
         self._since = 0.0
 
