@@ -159,7 +159,8 @@ def lamp_html(viewer: Viewer) -> str:
     kind, word, reasons = lamp(viewer)
     judged = kind == LACKING or (kind in LEVELS and word == kind.upper())
     span = f" {FOR_LACK}" if kind == LACKING else ""
-    span += " so far" if judged and not viewer.ended else ""
+    if judged and not viewer.ended:
+        span += ", so far" if span else " so far"
     if judged and estimates(viewer):
         reasons = [*reasons, COUPLING_ALONE]
     lines = "".join(f"<span>{text(reason)}</span>" for reason in reasons if reason)

@@ -97,7 +97,7 @@ def test_a_lack_of_evidence_has_a_lamp_of_its_own(look):
     assert (lamp.kind, lamp.word, lamp.reasons) == ("lacking", "DEGRADED", ["A: b"])
     html = panels.lamp_html(look(lacking))
     assert '<div class="lamp lacking"><span class="shape" aria-hidden="true">△</span>' in html
-    assert "DEGRADED<small> for lack of evidence so far</small>" in html
+    assert "DEGRADED<small> for lack of evidence, so far</small>" in html
     ended = look(msgspec.structs.replace(lacking, state="STOPPED"))
     assert "DEGRADED<small> for lack of evidence</small>" in panels.lamp_html(ended)
     assert panels.end_in_words(ended) == "ended: stopped, degraded for lack of evidence"
