@@ -6,7 +6,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-socketcan coverage lint docs clean
+.PHONY: demo test test-socketcan coverage lint docs linkcheck clean
 
 demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
@@ -30,6 +30,9 @@ lint: $(VENV)/.ready-dev
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m sphinx -W --keep-going -n -q -E -j auto -b html -d build/doctrees docs build/docs
+
+linkcheck: $(VENV)/.ready-dev
+	$(BIN)/python -m sphinx --keep-going -q -E -j auto -b linkcheck -D plot_gallery=0 -d build/links/doctrees docs build/links
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

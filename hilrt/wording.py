@@ -59,6 +59,21 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+#: Follows the verdict of a session in which no measurement found anything wrong.
+FOR_LACK = "for lack of evidence"
+
+
+def verdict_text(verdict: str | None, evidence_lacking: object) -> str:
+    """``degraded``, or ``degraded for lack of evidence``; empty without a verdict."""
+    lacking = evidence_lacking is True and verdict == "degraded"
+    return f"{verdict} {FOR_LACK}" if lacking else verdict or ""
+
+
+def verdict_of(summary: Mapping[str, Any]) -> str:
+    """`verdict_text` of a summary, also of older versions."""
+    return verdict_text(summary.get("verdict"), summary.get("evidence_lacking"))
+
+
 def reason_text(reason: str) -> str:
     """Format a verdict's reason, with its cause as in diagrams, capitalised."""
     cause, colon, rest = reason.partition(": ")

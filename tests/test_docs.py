@@ -146,10 +146,15 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
+#: An address of another site: encrypted, and without punctuation of the sentence at its end.
+EXTERNAL = re.compile(r"https://[\w-]+(\.[\w-]+)+(/[\w.~%()-]+)*/?(#[\w-]+)?(?<![.,;])")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        if target.startswith(("http://", "https://")):
+        if "://" in target:
+            assert EXTERNAL.fullmatch(target), f"{page.name}: {target}"
             continue
         file, _, anchor = target.partition("#")
         path = (page.parent / file).resolve() if file else page

@@ -119,12 +119,22 @@ def test_a_sequence_passes_until_the_damper_is_worn(run):
 def test_repetition_finds_the_error_of_fmus(run):
     example = run("plot_fmus.py")
     assert (example["result"].verdict, example["judged"].verdict) == ("degraded", "good")
-    late, held, followed = example["rms"].values()
+    assert example["result"].summary["evidence_lacking"]
+    late, held, followed, varied = example["rms"].values()
     assert held <= example["force"]["high"]
     assert late > 2.0 * held > 10.0 * followed
     (error,) = re.findall(r"wheel.force: error ([\d.]+)", example["repeated"])
     assert float(error) == pytest.approx(held, rel=0.05)
     assert held == pytest.approx(2.1, abs=0.05)  # the text says so
+    first, again = example["result"].log, example["again"]
+    assert np.array_equal(again["wheel.force"], first["wheel.force"])  # from an SSP package
+    assert np.array_equal(again.t, first.t)
+    # The whole system gives the true force; the variable step needs fewer steps.
+    wheel_x, wheel_v, body_x, body_v = exact_motion(first.t).T
+    force = 20e3 * (wheel_x - body_x) + 1.5e3 * (wheel_v - body_v)
+    assert example["exact_force"](first.t) == pytest.approx(force, abs=1e-6)
+    assert 2000 == example["steps"]["as it is"] > 1.5 * example["steps"]["variable step"]
+    assert held < varied < 1.2 * held
 
 
 def test_each_order_errs_with_its_power_of_the_step(run):

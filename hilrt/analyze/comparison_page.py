@@ -23,7 +23,7 @@ from hilrt.analyze.log_comparison import (
     flattened,
 )
 from hilrt.analyze.report import notes_of, save
-from hilrt.analyze.report_page import escape, render, table, tables_html
+from hilrt.analyze.report_page import escape, render, table, tables_html, verdict_badge
 from hilrt.record.decimate import Curve
 from hilrt.step_log.signals import CIRCUMSTANCES
 from hilrt.wording import number, reason_text, words
@@ -59,14 +59,12 @@ def _head(found: LogComparison) -> str:
 
 def _one(letter: str, log: LogAnalysis) -> str:
     """Name, file, verdict and notes of one of the sessions."""
-    verdict = str(log.summary.get("verdict") or "unknown")
     session = log.summary.get("session") or log.stream.metadata.get("session", "")
     reasons = [*map(reason_text, log.summary.get("reasons") or ()), *notes_of(log)]
     items = "".join(f"<li>{escape(reason)}</li>" for reason in dict.fromkeys(reasons))
     return (
         f'<p class="facts"><b>{letter}</b> {escape(session)} · {escape(log.file)} '
-        f'<span class="verdict {escape(verdict)}">{escape(verdict)}</span></p>'
-        + (f'<ul class="reasons">{items}</ul>' if items else "")
+        f"{verdict_badge(log.summary)}</p>" + (f'<ul class="reasons">{items}</ul>' if items else "")
     )
 
 

@@ -17,7 +17,7 @@ from hilrt.analyze.figure_timing import can_table, draw_report
 from hilrt.analyze.figures import draw_failures
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of, changes_of
 from hilrt.analyze.measured_points import draw_maps, measured_points, point_table, results_of
-from hilrt.analyze.report_page import escape, render, tables_html
+from hilrt.analyze.report_page import escape, render, tables_html, verdict_badge
 from hilrt.analyze.report_tables import (
     alarm_table,
     event_table,
@@ -154,7 +154,6 @@ def _session(stream: LogStream, summary: Mapping[str, Any]) -> str:
 
 def _head(analysis: LogAnalysis) -> str:
     stream, summary = analysis.stream, analysis.summary
-    verdict = str(summary.get("verdict") or "unknown")
     facts = [_date(stream)]
     facts.append(f"{number(summary.get('time_s'))} s in {summary.get('steps') or 0:,} steps")
     if analysis.summarised:
@@ -165,8 +164,8 @@ def _head(analysis: LogAnalysis) -> str:
     reasons = [*map(reason_text, summary.get("reasons") or ()), *notes_of(analysis)]
     items = "".join(f"<li>{escape(reason)}</li>" for reason in dict.fromkeys(reasons))
     return (
-        f'<h1>{escape(_session(stream, summary))} <span class="verdict {escape(verdict)}">'
-        f'{escape(verdict)}</span></h1><p class="facts">{" · ".join(map(escape, facts))}</p>'
+        f"<h1>{escape(_session(stream, summary))} {verdict_badge(summary)}</h1>"
+        f'<p class="facts">{" · ".join(map(escape, facts))}</p>'
         + (f'<ul class="reasons">{items}</ul>' if items else "")
         + f'<p class="facts">{EXPLAINED}</p>'
     )

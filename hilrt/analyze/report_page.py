@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,19 @@ import numpy as np
 from hilrt.analyze.figure_style import Drawing
 from hilrt.errors import RecordError
 from hilrt.files.text import whole_file
+from hilrt.wording import verdict_of
 
 
 def escape(value: object) -> str:
     """Escape a text for HTML."""
     return html.escape(str(value))
+
+
+def verdict_badge(summary: Mapping[str, Any]) -> str:
+    """Verdict of a session; a lack of evidence has a dashed outline instead of a fill."""
+    verdict, told = str(summary.get("verdict") or "unknown"), verdict_of(summary) or "unknown"
+    lacking = " lacking" if told != verdict else ""
+    return f'<span class="verdict {escape(verdict)}{lacking}">{escape(told)}</span>'
 
 
 def table(
@@ -119,6 +127,8 @@ nav { margin: 0 0 14px; font-size: 14px; } nav a { color: inherit; margin-right:
 .verdict.good { background: #23855c; } .verdict.unverified { background: none;
   color: var(--ink); outline: 2px dashed #8a5cb0; outline-offset: -2px; }
 .verdict.degraded { background: #b06a12; }
+.verdict.degraded.lacking { background: none; color: var(--ink); outline: 2px dashed #b06a12;
+  outline-offset: -2px; }
 .verdict.unreliable { background: #b93a32; }
 .tables { display: flex; flex-wrap: wrap; gap: 16px; margin: 18px 0; }
 .table, .figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px;

@@ -18,7 +18,7 @@ from hilrt.expect.outcome import ResultEntry, junit_suite
 from hilrt.files.text import whole_file
 from hilrt.record.find_log import BEGAN
 from hilrt.record.messages import FILE_NAME
-from hilrt.wording import alarm_line, number
+from hilrt.wording import alarm_line, number, verdict_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -48,6 +48,8 @@ class PastRun:
         From the folder's name, otherwise its time of modification; local time.
     session, state, verdict : str
         Verdict `UNFINISHED` and empty state without a summary.
+    evidence_lacking : bool
+        Whether the verdict rests on a lack of evidence alone.
     time_s, wall_s : float or None
         Session time reached, and time on the clock, s.
     missed_ticks : int
@@ -73,6 +75,7 @@ class PastRun:
     session: str
     state: str
     verdict: str
+    evidence_lacking: bool
     time_s: float | None
     wall_s: float | None
     missed_ticks: int
@@ -103,7 +106,9 @@ class PastRun:
             f"{self.began:%Y-%m-%d %H:%M:%S}",
             self.session,
             "" if self.time_s is None else number(self.time_s),
-            f"{self.verdict}, fault" if self.fault else self.verdict,
+            f"{self.verdict}, fault"
+            if self.fault
+            else verdict_text(self.verdict, self.evidence_lacking),
             ", ".join(named),
             ", ".join(f"{count} {word}" for word, count in counts if count),
             worst,
@@ -157,6 +162,7 @@ def write_parquet(path: Path, runs: Sequence[PastRun]) -> None:
     rows = [asdict(run) | {"folder": str(run.folder)} for run in runs]
     kinds = {
         **dict.fromkeys(("number", "missed_ticks", "passed", "failed", "inconclusive"), pa.int64()),
+        "evidence_lacking": pa.bool_(),
         **dict.fromkeys(("time_s", "wall_s", "worst_error"), pa.float64()),
         "began": pa.timestamp("us"),
         "alarms": pa.list_(pa.string()),
@@ -224,6 +230,7 @@ def _read(number: int, folder: Path, began: datetime) -> PastRun:
         session=fields.get("session") or re.sub(BEGAN, "", folder.name),
         state=fields.get("state") or "",
         verdict=UNFINISHED if summary is None else fields.get("verdict") or "",
+        evidence_lacking=fields.get("evidence_lacking") is True,
         time_s=fields.get("time_s"),
         wall_s=fields.get("wall_s"),
         missed_ticks=fields.get("missed_ticks") or 0,

@@ -306,7 +306,10 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         console.print(closing_verdict(result.summary))
         sys.stdout.flush()
     elif result.summary:
-        typer.echo(f"{result.summary.get('session')}: {result.verdict}, files in {result.folder}")
+        from hilrt.wording import verdict_of
+
+        found = f"{result.summary.get('session')}: {verdict_of(result.summary)}"
+        typer.echo(f"{found}, files in {result.folder}")
     if result.fault and (quiet or not result.summary):  # otherwise shown as the verdict's reason
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
     if result.fault:

@@ -107,6 +107,7 @@ class SequenceRunner:
     def _note(self, result: RunResult) -> list[str]:
         """Write results and files to the test's report; return the failures."""
         from hilrt.expect.outcome import outcome_line
+        from hilrt.wording import verdict_of
 
         outcomes = result.outcomes
         lines = [f"{one.result}: {one.name}: {outcome_line(one)}" for one in outcomes]
@@ -114,7 +115,7 @@ class SequenceRunner:
         problems += [f"fault: {result.fault}"] if result.fault else []
         properties: list[tuple[str, Any]] = self._item.user_properties
         properties.append(("hilrt_folder", str(result.folder)))
-        properties.append(("hilrt_verdict", result.verdict))
+        properties.append(("hilrt_verdict", verdict_of(result.summary)))
         properties += [(f"hilrt_{o.result}", line) for o, line in zip(outcomes, lines, strict=True)]
         if problems:
             lines += _report(result)

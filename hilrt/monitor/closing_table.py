@@ -15,6 +15,7 @@ from hilrt.wording import (
     ALARM_COLUMNS,
     ERROR_COLUMNS,
     FLAG_COLUMNS,
+    FOR_LACK,
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
@@ -29,6 +30,7 @@ from hilrt.wording import (
     result_rows,
     stolen,
     unmet,
+    verdict_of,
     words,
 )
 
@@ -59,11 +61,18 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
+def styled_verdict(text: str) -> Text:
+    """Verdict in its colour; a lack of evidence in that of ``unverified``."""
+    word, lack, _ = text.partition(f" {FOR_LACK}")
+    lacking = (lack, f"bold {COLOURS['unverified']}")
+    return Text.assemble((word, f"bold {COLOURS.get(word, '')}"), lacking)
+
+
 def closing_verdict(summary: Mapping[str, Any]) -> Text:
     """Verdict with its reasons, shown below the tables."""
     verdict = str(summary.get("verdict", "unknown"))
     text = Text.assemble(
-        (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")
+        (f"{summary.get('session', '')}: ", "bold"), styled_verdict(verdict_of(summary) or verdict)
     )
     if value := unmet(summary):
         text.append(f"; {value}", "bold red")

@@ -83,6 +83,7 @@ class StateMessage(msgspec.Struct):
     lateness_p99_us: float
     lateness_max_us: float
     verdict: str
+    evidence_lacking: bool
     message: str
     shadow: bool
     flags: list[RaisedFlag]
@@ -280,6 +281,7 @@ class Bridge:
             lateness_p99_us=late.p99 if late is not None else nan,
             lateness_max_us=late.max if late is not None else nan,
             verdict=status.verdict,
+            evidence_lacking=status.evidence_lacking,
             message=status.message,
             shadow=status.shadow,
             flags=self._viewer.flags,

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from hilrt.monitor.closing_table import COLOURS
+from hilrt.monitor.closing_table import styled_verdict
 from hilrt.monitor.telemetry import (
     EventStatus,
     RaisedFlag,
@@ -27,7 +27,7 @@ from hilrt.monitor.telemetry import (
     not_passed,
     result_words,
 )
-from hilrt.wording import Told, gather_repeated, number, words
+from hilrt.wording import Told, gather_repeated, number, verdict_text, words
 
 MAX_VALUES, MAX_SET_POINTS, MAX_ALARMS = 12, 8, 3
 #: Width of the column of set-points' names, characters.
@@ -167,7 +167,8 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
     if status.values:
         parts.append(f"flags: {flag_words(status.flags) or 'none'}")
     if status.verdict:
-        parts.append(f"verdict so far {status.verdict}")
+        found = verdict_text(status.verdict, status.evidence_lacking)
+        parts.append(f"verdict so far {found}")
     parts += [f"{name} at {step}" for name, step in status.sequences.items()]
     if results := result_words(status):
         parts.append(results)
@@ -201,7 +202,8 @@ def event_line(t: float, text: str) -> str:
 def closing_line(status: Status) -> str:
     """How a session ended, in one line."""
     parts = [status.state, f"at {status.t:.1f} s"]
-    parts += [part for part in (status.verdict, status.message) if part]
+    found = verdict_text(status.verdict, status.evidence_lacking)
+    parts += [part for part in (found, status.message) if part]
     return f"{status.session}: {', '.join(parts)}"
 
 
@@ -233,7 +235,7 @@ def _timing(status: Status) -> Text:
         text.append(f"{status.tick:,} steps")
     if status.verdict:
         text.append("   verdict so far ")
-        text.append(status.verdict, style=f"bold {COLOURS.get(status.verdict, '')}")
+        text.append_text(styled_verdict(verdict_text(status.verdict, status.evidence_lacking)))
     return text
 
 

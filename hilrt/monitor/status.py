@@ -304,6 +304,7 @@ class StatusPublisher:
             },
             verdict=so_far.word,
             reasons=so_far.reasons,
+            evidence_lacking=so_far.evidence_lacking,
             message=self._cause(),
             shadow=bool(numerics.plan.session[0].shadow or not given.apply),
             events=list(self._events),

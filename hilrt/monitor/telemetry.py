@@ -131,14 +131,15 @@ class Status(msgspec.Struct, kw_only=True):
     `rate_hz`: macro steps per second of wall time since the previous status; 0 in the first.
     `shadow`: corrections are computed but not applied. A status without `values` announces a state
     before the first tick. `run` identifies the run of the session. `events`: the session's newest
-    events. `verdict`: the session's verdict so far, with its `reasons`. `flags`: flags that are up
-    now. `waited_s`: how long the session has been waiting for what `message` names, s; 0 if it is
-    not waiting. `sequences`: the step of each test sequence, with its line, what it waits for and
-    since when. `sources`: inputs that a stimulus, a sequence or an operator drives now, and which
-    of these it is. `adjustable`: numbers that operators may change, with their values. `prompts`:
-    questions of test sequences that wait for an operator, the oldest first. `results`: the newest
-    results of expectations and measures. `result_counts`: number of results of each kind.
-    `set_points`: the benches' inputs. `alarms`: alarms that have been raised, the earliest first.
+    events. `verdict`: the session's verdict so far, with its `reasons`; `evidence_lacking`: whether
+    it rests on a lack of evidence alone. `flags`: flags that are up now. `waited_s`: how long the
+    session has been waiting for what `message` names, s; 0 if it is not waiting. `sequences`: the
+    step of each test sequence, with its line, what it waits for and since when. `sources`: inputs
+    that a stimulus, a sequence or an operator drives now, and which of these it is. `adjustable`:
+    numbers that operators may change, with their values. `prompts`: questions of test sequences
+    that wait for an operator, the oldest first. `results`: the newest results of expectations and
+    measures. `result_counts`: number of results of each kind. `set_points`: the benches' inputs.
+    `alarms`: alarms that have been raised, the earliest first.
     """
 
     session: str
@@ -158,6 +159,7 @@ class Status(msgspec.Struct, kw_only=True):
     peers: dict[str, PeerStatus] = {}
     verdict: str = ""
     reasons: list[str] = []
+    evidence_lacking: bool = False
     message: str = ""
     waited_s: float = 0.0
     shadow: bool = False

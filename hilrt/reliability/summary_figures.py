@@ -59,9 +59,9 @@ def flag_figures(totals: Mapping[str, FlagTotal]) -> dict[str, dict[str, float]]
 
 
 def judged(course: SessionCourse, totals: Mapping[str, FlagTotal]) -> dict[str, Any]:
-    """Verdict and its reasons."""
-    found = verdict(totals, course)
-    return {"verdict": found.word, "reasons": found.reasons}
+    """Verdict, its reasons, and whether it rests on a lack of evidence alone."""
+    word, reasons, lacking = verdict(totals, course)
+    return {"verdict": word, "reasons": reasons, "evidence_lacking": lacking}
 
 
 def _flag(total: FlagTotal) -> dict[str, float]:

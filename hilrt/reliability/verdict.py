@@ -40,8 +40,7 @@ BOND_UNRELIABLE = 0.5
 #: If every estimate is below this share, measures do not make a session `unreliable`: they would
 #: have done so in 24 of 3,000 sessions, of which 18 were within 5 %.
 SMALL_ERROR = 0.04
-#: If an estimate by a range of gains is below this share, the measured error is small and only
-#: evidence is lacking.
+#: If an estimate by a range of gains is below this share, the session is `unverified`.
 LARGE_ERROR = 0.05
 #: With renewed sensitivities, true errors were at most this many times the estimate, even if the
 #: sensitivities changed. Causes that are part of an estimate up to 1 % therefore do not count.
@@ -49,9 +48,11 @@ CHANGING = 5.0
 #: This does not apply if they changed, or could not be renewed, for more than this share of the
 #: session.
 MOST_CHANGED = 0.5
-#: From the best to the worst; `unverified` if the only finding is a lack of evidence.
-WORDS = ("good", "unverified", "degraded", "unreliable")
-GOOD, UNVERIFIED, DEGRADED, UNRELIABLE = range(4)
+#: From the best to the worst; `unverified` if the only finding is a lack of evidence. `ASSUMED` if,
+#: in addition, the error assumed for lack of evidence is large; it is worded like `DEGRADED`, which
+#: rests on measurements.
+GOOD, UNVERIFIED, ASSUMED, DEGRADED, UNRELIABLE = range(5)
+WORDS = ("good", "unverified", "degraded", "degraded", "unreliable")
 #: Remedy for missing evidence, by method of estimation.
 EVIDENCE = {
     GAIN_RANGE: "the subsystems' responses are unknown: solvers that save and restore their "
@@ -93,10 +94,20 @@ NOT_ACTING = ("correction_shadow", "model_untrusted", "model_unexcited")
 
 
 class Verdict(NamedTuple):
-    """``good``, ``unverified``, ``degraded`` or ``unreliable``, with reasons."""
+    """Verdict with its reasons.
+
+    Attributes
+    ----------
+    word : str
+        ``good``, ``unverified``, ``degraded`` or ``unreliable``.
+    reasons : list of str
+    evidence_lacking : bool
+        Whether it rests on a lack of evidence alone: no measurement found anything wrong.
+    """
 
     word: str
     reasons: list[str]
+    evidence_lacking: bool = False
 
 
 class SessionCourse(NamedTuple):
@@ -155,9 +166,10 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
             found.append((min(grade, most), text))
         elif name != "deadline_missed" or not _often_missed(course):  # otherwise listed already
             explanations.append(text)
-    word = WORDS[max((grade for grade, _ in found), default=GOOD)]
+    worst = max((grade for grade, _ in found), default=GOOD)
     reasons = [text for _, text in found]
-    return Verdict(word, reasons + explanations if reasons else [])
+    lacking = worst in (UNVERIFIED, ASSUMED)
+    return Verdict(WORDS[worst], reasons + explanations if reasons else [], lacking)
 
 
 def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
@@ -238,7 +250,8 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
             yield grade, f"estimated error: {STILL}"
         elif grade != GOOD:
             name, error = worst
-            text = f"that of {name} is {width(error.high, error.unit)} (95 %)"
+            verb = "may be up to" if error.how in EVIDENCE else "is"
+            text = f"that of {name} {verb} {width(error.high, error.unit)} (95 %)"
             yield grade, f"estimated error: {text}, {_share_of(error)}"
     for name, bond in course.bonds.items():
         grade = UNRELIABLE if bond.share > BOND_UNRELIABLE else DEGRADED
@@ -252,18 +265,16 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
 def _grade_error(error: Estimate) -> int:
     """`DEGRADED` if the error may be large, `UNRELIABLE` if it is very likely large.
 
-    A range of gains is wide because the responses are unknown. If its estimate itself is small, no
-    error was found: `UNVERIFIED`.
+    A range of gains is wide because the responses are unknown; it measures no error. `UNVERIFIED`
+    if its estimate itself is small, otherwise `ASSUMED`.
     """
     if error.is_large:
         return UNRELIABLE
     if error.is_small:
         return GOOD
-    return UNVERIFIED if _lacks_evidence(error) else DEGRADED
-
-
-def _lacks_evidence(error: Estimate) -> bool:
-    return error.how in EVIDENCE and error.value <= LARGE_ERROR * error.spread
+    if error.how not in EVIDENCE:
+        return DEGRADED
+    return UNVERIFIED if error.value <= LARGE_ERROR * error.spread else ASSUMED
 
 
 def _share_of(error: Estimate) -> str:
@@ -277,7 +288,7 @@ def _share_of(error: Estimate) -> str:
             "; it includes the lag of direct feedthrough as a delay of one step, which was "
             "not probed"
         )
-    return f"{share}; {EVIDENCE[error.how]}" if _lacks_evidence(error) else share
+    return f"{share}; {EVIDENCE[error.how]}" if error.how in EVIDENCE else share
 
 
 def _some(names: Sequence[str]) -> str:

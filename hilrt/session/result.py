@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import ExitStatus, RecordError, gravest
-from hilrt.wording import about_errors, alarm_line, number, reason_text, unmet
+from hilrt.wording import about_errors, alarm_line, number, reason_text, unmet, verdict_of
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -81,7 +81,8 @@ class Result:
         """Count a verdict of `fail_on` or worse as an unfulfilled request."""
         worse = VERDICTS[VERDICTS.index(fail_on) :] if fail_on else ()
         if self.verdict in worse:
-            self.lack([f"the verdict is {self.verdict}, which fails the run, as requested"])
+            found = verdict_of(self.summary)
+            self.lack([f"the verdict is {found}, which fails the run, as requested"])
 
     @property
     def verdict(self) -> str:
@@ -110,7 +111,7 @@ class Result:
         from hilrt.record.notebook import main_signals, signal_table
 
         lines = [f"<b>{html.escape(str(self.summary.get('session', '')))}</b>: "]
-        lines[0] += f"<b>{html.escape(self.verdict or 'no tick ran')}</b>"
+        lines[0] += f"<b>{html.escape(verdict_of(self.summary) or 'no tick ran')}</b>"
         lines[0] += f"; <b>{html.escape(failed)}</b>" if (failed := unmet(self.summary)) else ""
         lines += [html.escape(one) for one in (self.fault, self.stopped, *self.warnings) if one]
         reasons = self.summary.get("reasons") or ()

@@ -52,6 +52,7 @@ class RunSummary:
             summary, word = result.summary, result.verdict
             summary["verdict"] = "degraded" if word in ("good", "unverified") else word
             summary["reasons"] = [*summary["reasons"], *losses]
+            summary["evidence_lacking"] = False
 
     def write(self) -> None:
         """Write the known facts, unless unchanged since the last time."""
@@ -76,6 +77,7 @@ class RunSummary:
             "time_s": 0.0,
             "verdict": "unreliable",
             "reasons": [f"no step was made: {reason}"],
+            "evidence_lacking": False,
             "versions": host.pop("versions"),
             "host": host,
         }

@@ -338,6 +338,9 @@ class SummaryWithoutSteps(msgspec.Struct, kw_only=True):
     #: Reasons why the verdict is not `good`, each as `CAUSE: sentence`, with the places where the
     #: flag was up longest.
     reasons: list[str]
+    #: Whether the verdict rests on a lack of evidence alone, not on a measurement
+    #: (docs/reliability.md#lack-of-evidence).
+    evidence_lacking: bool
     #: Versions of packages.
     versions: dict[str, str]
     #: The machine, and its real-time capabilities.

@@ -142,8 +142,9 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
     Returns
     -------
     dict
-        ``case``, the settings, ``command``, ``verdict`` (empty if no tick ran), ``failure`` (the
-        reason why it did not reach its end, or empty), ``reasons``, ``error`` (the largest relative
+        ``case``, the settings, ``command``, ``verdict`` (empty if no tick ran),
+        ``evidence_lacking``, ``failure`` (the reason why it did not reach its end, or empty),
+        ``reasons``, ``error`` (the largest relative
         estimated error), ``steps``, ``time_s``, ``wall_s`` (for the steps) and ``case_s`` (in
         total, s), ``cost`` (``case_s`` per second of session time), and the parts `KEPT` of the
         summary.
@@ -167,6 +168,7 @@ def run_case(swept: SweptSession, case: StudyCase) -> Row:
     summary = result.summary
     row |= {
         "verdict": result.verdict,
+        "evidence_lacking": bool(summary.get("evidence_lacking")),
         "failure": failure,
         "reasons": "\n".join(summary.get("reasons", ())),
         "error": worst_error(summary),
@@ -205,6 +207,7 @@ def decide_case(swept: SweptSession, case: StudyCase) -> Row:
     )
     row |= {
         "verdict": found.verdict,
+        "evidence_lacking": found.evidence_lacking,
         "failure": "",
         "error": worst_error(summary),
         "steps": found.steps,

@@ -28,6 +28,7 @@ from hilrt.studies.sweep_data import (
     finished_cases,
     load_sweep,
     read_about,
+    with_told_verdicts,
     write_about,
     write_data,
     write_part,
@@ -110,7 +111,7 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         """Show the sweep in a notebook: its cases, and those with the smallest estimated errors."""
-        frame = self.frame
+        frame = with_told_verdicts(self.frame)
         text = f"{self.cases:,} cases, {self.ran:,} run now, {self.lost:,} without a result"
         counts = frame["verdict"].value_counts()
         text += "".join(f", {count:,} {verdict}" for verdict, count in counts.items() if verdict)

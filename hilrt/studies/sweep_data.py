@@ -12,6 +12,7 @@ import msgspec
 from hilrt.errors import ConfigError, RecordError
 from hilrt.files.text import read_regular, whole_file, write_whole
 from hilrt.studies.run_cases import Row
+from hilrt.wording import verdict_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +127,13 @@ def load_sweep(folder: str | Path) -> pd.DataFrame:
     frame: pd.DataFrame = _joined(folder, about).to_pandas()
     frame.attrs = {name: getattr(about, name) for name in ("axes", "session", "design", "cases")}
     return frame
+
+
+def with_told_verdicts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Copy of a sweep's cases whose verdicts say where they rest on a lack of evidence alone."""
+    lacking = frame["evidence_lacking"] if "evidence_lacking" in frame else [False] * len(frame)
+    pairs = zip(frame["verdict"], lacking, strict=True)
+    return frame.assign(verdict=[verdict_text(word, one) for word, one in pairs])
 
 
 def _joined(folder: Path, about: AboutSweep) -> pa.Table:

@@ -20,9 +20,9 @@ from hilrt.files.text import write_whole
 from hilrt.session.result import VERDICTS
 from hilrt.solver import Floats
 from hilrt.studies.run_cases import LOG
-from hilrt.studies.sweep_data import load_sweep
+from hilrt.studies.sweep_data import load_sweep, with_told_verdicts
 from hilrt.studies.what_if_result import CAVEAT
-from hilrt.wording import OWN_INTEGRATION
+from hilrt.wording import FOR_LACK, OWN_INTEGRATION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,16 +30,18 @@ if TYPE_CHECKING:
 PAGE: Final = "sweep.html"
 #: Maximum rows of the two tables, and maximum pairs of keys with a map.
 BEST, LISTED, MAPS = 12, 500, 3
-#: Colours and shapes of verdicts, from the best to the worst.
-_OF_VERDICT: Final = dict(zip(VERDICTS, (COLOURS[i] for i in (2, 4, 1, 7)), strict=True))
-_SHAPES: Final = dict(zip(VERDICTS, ("circle", "diamond", "triangle", "square"), strict=True))
+#: Verdicts as they are shown, from the best to the worst, with their colours and shapes.
+_SHOWN: Final = ("good", "unverified", f"degraded {FOR_LACK}", "degraded", "unreliable")
+_OF_VERDICT: Final = dict(zip(_SHOWN, (COLOURS[i] for i in (2, 4, 4, 1, 7)), strict=True))
+_MARKERS: Final = ("circle", "diamond", "inverted_triangle", "triangle", "square")
+_SHAPES: Final = dict(zip(_SHOWN, _MARKERS, strict=True))
 
 
 def write_sweep_page(folder: Path) -> Path:
     """Write the page of a sweep's folder; `RecordError` if there is no sweep."""
     frame = load_sweep(folder)
     found = find_sensitivities_of(frame)
-    ranked = ranked_cases(frame)
+    ranked, frame = with_told_verdicts(ranked_cases(frame)), with_told_verdicts(frame)
     parts: list[str | Drawing] = [tables_html([_best(ranked), *_failures(frame)])]
     parts += draw_sweep(frame)
     parts += [tables_html([_sensitivities(found)]), _all_cases(ranked)]

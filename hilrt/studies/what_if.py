@@ -28,7 +28,7 @@ from hilrt.record.recording import Recording
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import flag_totals
-from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.reliability.verdict import SessionCourse, Verdict, verdict
 from hilrt.replay.decisions import decisions
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
@@ -93,7 +93,7 @@ def what_if(
         sums.add(chunk, made, values)
         missed += _missed(chunk, made, steps.columns)
     signals = sums.changes({signal.name: signal.unit for signal in steps.signals})
-    recomputed = _verdict(walk, steps, missed)
+    recomputed = _verdict(walk, steps, missed).word
     return WhatIf(
         path=steps.stream.path,
         changes=list(changes),
@@ -151,7 +151,7 @@ def _missed(chunk: RowChunk, made: NDArray[np.bool_], columns: dict[str, int]) -
     return round(float(np.nansum(chunk.values[made][:, marks])))
 
 
-def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
+def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> Verdict:
     """Verdict on the repeated decisions; missed ticks and a fault stay as recorded."""
     numerics = walk.engine.numerics
     events = [event for event in steps.stream.events if event.t <= walk.end]
@@ -166,7 +166,7 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
         errors=errors,
         bonds=made,
     )
-    return verdict(flag_totals(numerics.checks, numerics.state), course).word
+    return verdict(flag_totals(numerics.checks, numerics.state), course)
 
 
 class DecidedAgain(NamedTuple):
@@ -176,6 +176,7 @@ class DecidedAgain(NamedTuple):
     """
 
     verdict: str
+    evidence_lacking: bool
     steps: int
     t: float
     numerics: Numerics
@@ -198,7 +199,8 @@ def decide_again(
     )
     chunks = walk.chunks(lambda t: None)
     missed = sum(_missed(chunk, made, steps.columns) for chunk, made, _ in chunks)
-    return DecidedAgain(_verdict(walk, steps, missed), walk.made, walk.end, numerics)
+    found = _verdict(walk, steps, missed)
+    return DecidedAgain(found.word, found.evidence_lacking, walk.made, walk.end, numerics)
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:

@@ -26,6 +26,7 @@ from hilrt.monitor.telemetry import (
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import (
+    FOR_LACK,
     OWN_INTEGRATION,
     Told,
     event_text,
@@ -33,10 +34,14 @@ from hilrt.wording import (
     kind_of,
     number,
     reason_text,
+    verdict_text,
     words,
 )
 
 SHAPES = {"good": "●", "unverified": "◆", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
+#: Kind of the lamp of a session that is `degraded` for lack of evidence.
+LACKING = "lacking"
+SHAPES[LACKING] = "△"
 LEVELS = ("good", "unverified", "degraded", "unreliable")
 #: Maximum causes of flags named, places named per cause, and reasons of a verdict; further ones are
 #: counted.
@@ -96,7 +101,13 @@ def lamp(viewer: Viewer) -> Lamp:
     if len(reasons) > MAX_REASONS:
         more = len(reasons) - MAX_REASONS + 1
         reasons = [*reasons[: MAX_REASONS - 1], f"and {more} more reasons"]
-    return Lamp(status.verdict, status.verdict.upper(), reasons)
+    kind = LACKING if told_verdict(status) != status.verdict else status.verdict
+    return Lamp(kind, status.verdict.upper(), reasons)
+
+
+def told_verdict(status: Status) -> str:
+    """Verdict of a status, with its lack of evidence."""
+    return verdict_text(status.verdict, status.evidence_lacking)
 
 
 def estimates(viewer: Viewer) -> bool:
@@ -112,7 +123,8 @@ def end_in_words(viewer: Viewer) -> str:
         return ""
     if status.state == "FAULT":
         return f"ended: fault, {status.message}"
-    return f"ended: {status.state.lower()}" + (f", {status.verdict}" if status.verdict else "")
+    verdict = told_verdict(status)
+    return f"ended: {status.state.lower()}" + (f", {verdict}" if verdict else "")
 
 
 def present(viewer: Viewer) -> Lamp | None:
@@ -145,8 +157,11 @@ def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
 def lamp_html(viewer: Viewer) -> str:
     """Large lamp, with the current flags below it."""
     kind, word, reasons = lamp(viewer)
-    span = " so far" if kind in LEVELS and not viewer.ended and word == kind.upper() else ""
-    if kind in LEVELS and word == kind.upper() and estimates(viewer):
+    judged = kind == LACKING or (kind in LEVELS and word == kind.upper())
+    span = f" {FOR_LACK}" if kind == LACKING else ""
+    if judged and not viewer.ended:
+        span += ", so far" if span else " so far"
+    if judged and estimates(viewer):
         reasons = [*reasons, OWN_INTEGRATION]
     lines = "".join(f"<span>{text(reason)}</span>" for reason in reasons if reason)
     now = present(viewer)

@@ -42,6 +42,7 @@ from hilrt.web.page_access import (
     own_names,
     page_policy,
 )
+from hilrt.wording import verdict_of
 
 #: Time limits for a whole request to arrive, and then for its response to be read, s.
 REQUEST_S, ANSWER_S = 1.0, 5.0
@@ -374,7 +375,7 @@ def how_it_ended(summary: Mapping[str, Any], fault: str | None) -> str:
     """Describe the end of a session, in the page's words."""
     if fault:
         return f"ended: fault, {fault}"
-    verdict = summary.get("verdict")
+    verdict = verdict_of(summary)
     return "ended: stopped" + (f", {verdict}" if verdict else "")
 
 

@@ -129,6 +129,18 @@ def test_a_summary_that_is_cut_off_counts_as_missing(tmp_path):
     assert [one.verdict for one in find_runs(tmp_path)] == ["no summary"]
 
 
+def test_a_run_that_lacks_evidence_is_told_apart(tmp_path):
+    make_run(tmp_path, "20260301-120000", verdict="degraded", evidence_lacking=True)
+    make_run(tmp_path, "20260302-120000", verdict="degraded")
+    first, second = listed(tmp_path).splitlines()[1:]
+    assert "degraded for lack of evidence" in first
+    assert "degraded" in second
+    assert "for lack" not in second
+    assert numbers(tmp_path, "--verdict", "degraded") == [1, 2]
+    told = json.loads(listed(tmp_path, "--json"))
+    assert [run["evidence_lacking"] for run in told] == [True, False]
+
+
 def test_a_quiet_run_says_verdict_and_folder_alone(tmp_path, capsys):
     from hilrt.cli.main import _finish
     from hilrt.session.result import RunResult

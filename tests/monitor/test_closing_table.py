@@ -80,6 +80,29 @@ def test_every_verdict_looks_different_in_every_view():
     assert [look for look in looks if len(set(look)) < len(VERDICTS)] == []
 
 
+LACKING = {"session": "s", "verdict": "degraded", "evidence_lacking": True}
+FOR_LACK = "degraded for lack of evidence"
+
+
+def test_degraded_for_lack_of_evidence_looks_different_in_every_view():
+    """From `degraded` by a measurement, and from `unverified`, in word and look."""
+    told = closing_verdict(LACKING)
+    assert text_of(told).startswith(f"s: {FOR_LACK}\n")
+    measured = closing_verdict(LACKING | {"evidence_lacking": False})
+    assert text_of(measured).startswith("s: degraded\n")
+    assert {str(span.style) for span in told.spans} != {str(span.style) for span in measured.spans}
+    badge = '<span class="verdict degraded lacking">'
+    assert report_page.verdict_badge(LACKING) == f"{badge}{FOR_LACK}</span>"
+    older = {"verdict": "degraded"}  # a summary without the key
+    assert report_page.verdict_badge(older) == '<span class="verdict degraded">degraded</span>'
+    assert ".verdict.degraded.lacking { background: none;" in report_page._STYLE
+    assert len(set(panels.SHAPES.values())) == len(panels.SHAPES)
+    marks = sweep_page._SHAPES
+    assert len(set(marks.values())) == len(marks) == len(VERDICTS) + 1
+    assert sweep_page._OF_VERDICT[FOR_LACK] != sweep_page._OF_VERDICT["degraded"]
+    assert ".lamp.lacking {" in (Path(panels.__file__).parent / "parts.css").read_text("utf-8")
+
+
 def test_verdict_with_its_reasons():
     said = "engine-in-the-loop: degraded\n  Sample late: samples were late\n"
     said += '  "Reliability: flags, causes, verdict" in the documentation explains the reasons\n'

@@ -240,6 +240,16 @@ def test_end_in_one_line():
     )
 
 
+def test_a_lack_of_evidence_is_told_with_the_verdict():
+    status = msgspec.structs.replace(RUNNING, evidence_lacking=True)
+    told = "degraded for lack of evidence"
+    assert f"verdict so far {told}" in plain_line(status)
+    view = " ".join(text_of(live_view(status)).replace("│", " ").split())  # it may be wrapped
+    assert f"verdict so far {told}" in view
+    assert f", {told}, finished" in closing_line(merged(status, STOPPED))
+    assert "evidence" not in plain_line(RUNNING) + text_of(live_view(RUNNING))
+
+
 class Still:
     """A session that a screen can show, and what is typed."""
 

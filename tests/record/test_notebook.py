@@ -184,6 +184,15 @@ def test_a_result_says_verdict_reasons_and_alarms(tmp_path):
     assert "no tick ran" in RunResult(folder=tmp_path)._repr_html_()
 
 
+def test_a_result_says_that_evidence_is_lacking():
+    summary = {"session": "s", "verdict": "degraded", "evidence_lacking": True}
+    assert "<b>s</b>: <b>degraded for lack of evidence</b>" in Result(summary)._repr_html_()
+    result = Result(summary)
+    result.judge("degraded")
+    why = "the verdict is degraded for lack of evidence, which fails the run, as requested"
+    assert (result.verdict, result.warnings) == ("degraded", [why])
+
+
 def test_a_result_says_what_failed_beside_its_verdict():
     summary = {"session": "qc", "verdict": "good", "results": [{"result": "failed"}]}
     first = Result(summary)._repr_html_().partition("<br>")[0]

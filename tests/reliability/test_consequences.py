@@ -54,7 +54,7 @@ def test_samples_that_are_bridged_for_a_millisecond_are_good():
     assert late.raised == 14
     assert late.seconds > 0.2 * s.t
     assert late.affected_s == pytest.approx(14 * 2 * STEP)  # missing, then behind by a step
-    assert judged(s) == ("good", [])
+    assert judged(s) == ("good", [], False)
 
 
 @pytest.mark.parametrize(("sends", "every"), [(0.01, 10), (0.0, None), (0.002, None)])
@@ -208,7 +208,7 @@ def test_limits_that_the_sources_reach_are_no_error_of_the_exchange():
     totals = flag_totals(s.numerics.checks, s.state)
     assert totals["input_limited"].affected_s > 0.6 * s.t
     assert totals["demand_cut"].raised == 0
-    assert judged(s) == ("good", [])
+    assert judged(s) == ("good", [], False)
 
 
 def test_limits_make_no_energy_and_a_correction_that_they_cut_off_counts():

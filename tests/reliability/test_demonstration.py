@@ -73,7 +73,7 @@ def test_the_demonstration_is_good_where_nothing_is_late():
     s, _ = demonstration()
     s.run(5.0)
     totals = flag_totals(s.numerics.checks, s.state)
-    assert verdict(totals, SessionCourse(s.t)) == ("good", [])
+    assert verdict(totals, SessionCourse(s.t)) == ("good", [], False)
     assert 0.0 < totals["connection_defect"].affected_s < 0.05
 
 

@@ -63,8 +63,8 @@ def test_a_reason_is_a_sentence_about_the_places_that_were_affected_longest():
 def test_what_explains_decides_nothing_and_is_named_beside_what_does():
     explain = {"sample_late": 90.0, "deadline_missed": 90.0, "correction_capped": 90.0}
     ends = {"step_minimum": 90.0, "input_limited": 90.0}
-    assert verdict(totals(**ends), RUN) == ("good", [])
-    assert verdict(totals(**explain), RUN) == ("good", [])
+    assert verdict(totals(**ends), RUN) == ("good", [], False)
+    assert verdict(totals(**explain), RUN) == ("good", [], False)
     found = verdict(totals(**explain, connection_defect=6.0), RUN)
     assert found.word == "degraded"
     causes = [reason.partition(":")[0] for reason in found.reasons]
@@ -105,20 +105,33 @@ def test_what_was_measured_is_part_of_an_estimate_only_if_that_is_known(value, w
 
 
 @pytest.mark.parametrize(
-    ("how", "value", "word"),
+    ("how", "value", "word", "lacking"),
     [
-        ("gain range", 0.04, "unverified"),  # its upper end is ten times as much
-        ("gain range", 0.06, "degraded"),  # so much was measured
-        ("gain range, lag of feedthrough as a delay", 1e-6, "unverified"),
-        ("gain range, too many outputs to probe", 1e-6, "unverified"),
-        ("sensitivities", 0.06, "degraded"),
-        ("sensitivities of the start", 0.04, "degraded"),  # tried out: this was found
+        ("gain range", 0.04, "unverified", True),  # its upper end is ten times as much
+        ("gain range", 0.06, "degraded", True),
+        ("gain range", 0.3, "unreliable", False),  # hardly any such session was within 5 %
+        ("gain range, lag of feedthrough as a delay", 1e-6, "unverified", True),
+        ("gain range, lag of feedthrough as a delay", 0.06, "degraded", True),
+        ("gain range, too many outputs to probe", 1e-6, "unverified", True),
+        ("sensitivities", 0.06, "degraded", False),
+        ("sensitivities of the start", 0.04, "degraded", False),  # tried out: this was found
+        ("repeated at shorter steps", 0.05, "degraded", False),
+        ("sensitivities", 0.01, "good", False),
     ],
 )
-def test_what_lacks_is_evidence_where_a_range_of_gains_alone_makes_the_band_wide(how, value, word):
-    found = verdict(totals(), RUN._replace(errors={"a.y": make_estimate("N", value, 1.0, how)}))
-    assert found.word == word
-    assert any(" would show " in reason for reason in found.reasons) == (word == "unverified")
+def test_what_lacks_is_evidence_where_a_range_of_gains_alone_makes_the_band_wide(
+    how, value, word, lacking
+):
+    course = RUN._replace(errors={"a.y": make_estimate("N", value, 1.0, how)})
+    found = verdict(totals(), course)
+    assert (found.word, found.evidence_lacking) == (word, lacking)
+    assumed = how.startswith("gain range")
+    for said in (" would show ", " may be up to ± "):
+        assert any(said in reason for reason in found.reasons) == assumed, said
+    # A measurement beside it: no evidence is lacking for that.
+    measured = verdict(totals(alarm=1.0), course)
+    assert measured.word == ("unreliable" if word == "unreliable" else "degraded")
+    assert not measured.evidence_lacking
 
 
 def test_of_signals_that_never_moved_nothing_is_known():
@@ -132,10 +145,11 @@ def test_of_signals_that_never_moved_nothing_is_known():
 def test_a_measurement_is_graver_than_a_lack_of_evidence_and_both_are_told():
     lacking = {"correction_unverified": 100.0, "steps_final": 1.0}
     found = verdict(totals(**lacking), RUN)
-    assert found.word == "unverified"
+    assert (found.word, found.evidence_lacking) == ("unverified", True)
     assert all(" would " in reason for reason in found.reasons)
     found = verdict(totals(**lacking, connection_defect=6.0), RUN)
     assert (found.word, len(found.reasons)) == ("degraded", 3)
+    assert not found.evidence_lacking
 
 
 @pytest.mark.parametrize(
@@ -175,7 +189,7 @@ def test_mostly_missed_ticks_are_named_once():
 
 
 def test_a_session_that_never_began_has_no_time_to_judge():
-    assert verdict(totals(), SessionCourse(0.0)) == ("good", [])
+    assert verdict(totals(), SessionCourse(0.0)) == ("good", [], False)
 
 
 @pytest.mark.parametrize(

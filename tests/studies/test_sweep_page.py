@@ -28,13 +28,14 @@ def ishigami(case):
     return np.sin(a) + 7.0 * np.sin(b) ** 2 + 0.1 * c**4 * np.sin(a)
 
 
-def folder_of(folder, cases, design, error, cost=lambda case: 1.0, verdict="good"):
+def folder_of(folder, cases, design, error, cost=lambda case: 1.0, verdict="good", lacking=None):
     """A sweep's folder with what `error` and `cost` say of each case."""
     (folder / PARTS).mkdir(parents=True)
     named = [StudyCase(",".join(map(repr, case.values())), case) for case in cases]
     rows = [
         lost_row(SWEPT, case, "")
         | {"verdict": verdict, "error": error(case.settings), "cost": cost(case.settings)}
+        | ({} if lacking is None else {"evidence_lacking": lacking(case.settings)})
         for case in {case.name: case for case in named}.values()
     ]
     write_part(folder, rows)
@@ -131,6 +132,23 @@ def test_the_page_has_commands_and_loads_nothing(tmp_path):
         assert heading in page
     best = ranked_cases(load_sweep(folder)).iloc[0]
     assert best["error"] == 0.1
+
+
+def test_cases_that_lack_evidence_are_told_apart(tmp_path):
+    """From those degraded by a measurement, on the page and in a notebook."""
+    cases = cases_of(axes_of({"a.x": "0:1:5"}), "grid", None, 0)
+    folder = folder_of(
+        *(tmp_path, cases, "grid", lambda c: 0.1 + c["a.x"]),
+        verdict="degraded",
+        lacking=lambda c: c["a.x"] > 0.6,
+    )
+    page = write_sweep_page(folder).read_text("utf-8")
+    assert "5 cases: 3 degraded, 2 degraded for lack of evidence" in page
+    assert "inverted_triangle" in page
+    html = SweepResult(folder, 5, 5, 0)._repr_html_()
+    assert "3 degraded, 2 degraded for lack of evidence" in html
+    assert html.count("<td>degraded for lack of evidence</td>") == 2
+    assert set(load_sweep(folder)["verdict"]) == {"degraded"}
 
 
 def test_a_sweep_without_any_result_has_a_page(tmp_path):

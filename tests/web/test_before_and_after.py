@@ -244,6 +244,11 @@ def test_names_of_a_proxy_are_answered(unused_tcp_port, monkeypatch):
     ("summary", "fault", "said"),
     [
         ({"verdict": "good"}, None, "ended: stopped, good"),
+        (
+            {"verdict": "degraded", "evidence_lacking": True},
+            None,
+            "ended: stopped, degraded for lack of evidence",
+        ),
         ({}, None, "ended: stopped"),
         ({"verdict": "unreliable"}, "engine is gone", "ended: fault, engine is gone"),
     ],

@@ -91,6 +91,23 @@ def test_no_flag_is_given_as_the_reason_of_a_verdict(look):
     assert "so far" not in panels.lamp_html(viewer)
 
 
+def test_a_lack_of_evidence_has_a_lamp_of_its_own(look):
+    lacking = changed(verdict="degraded", evidence_lacking=True, reasons=["a: b"])
+    lamp = panels.lamp(look(lacking))
+    assert (lamp.kind, lamp.word, lamp.reasons) == ("lacking", "DEGRADED", ["A: b"])
+    html = panels.lamp_html(look(lacking))
+    assert '<div class="lamp lacking"><span class="shape" aria-hidden="true">△</span>' in html
+    assert "DEGRADED<small> for lack of evidence, so far</small>" in html
+    ended = look(msgspec.structs.replace(lacking, state="STOPPED"))
+    assert "DEGRADED<small> for lack of evidence</small>" in panels.lamp_html(ended)
+    assert panels.end_in_words(ended) == "ended: stopped, degraded for lack of evidence"
+    measured = panels.lamp_html(look(msgspec.structs.replace(lacking, evidence_lacking=False)))
+    assert "▲" in measured
+    assert "evidence" not in measured
+    unverified = changed(verdict="unverified", evidence_lacking=True)
+    assert panels.lamp(look(unverified)).kind == "unverified"  # which says it
+
+
 def test_what_estimates_leave_out_stands_beside_the_verdict(look):
     alone = "The models&#x27; own integration is included only where trials show its error."
     assert alone not in panels.lamp_html(look(RUNNING))  # nothing is coupled
