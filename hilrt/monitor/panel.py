@@ -199,7 +199,7 @@ def event_line(t: float, text: str) -> str:
 
 
 def closing_line(status: Status) -> str:
-    """How a session ended, in one line."""
+    """The end of a session, in one line."""
     parts = [status.state, f"at {status.t:.1f} s"]
     parts += [part for part in (status.verdict, status.message) if part]
     return f"{status.session}: {', '.join(parts)}"
