@@ -1,4 +1,4 @@
-"""Pages of the documentation, as messages name them: by title.
+"""Names of documentation pages in messages: their titles.
 
 The source refers to pages by file. Who reads the built site, or has installed a wheel, has no such
 files, but finds a title.

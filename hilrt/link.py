@@ -33,7 +33,7 @@ FINDINGS = ("steps_final", "inputs_ignored")
 
 
 class SampleSink(Protocol):
-    """Receives the samples of a subsystem from its link."""
+    """Destination of the samples that a link receives from its subsystem."""
 
     def put(
         self,

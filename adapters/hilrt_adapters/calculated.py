@@ -25,7 +25,7 @@ class CalculatedOptions(SubsystemOptions, kw_only=True):
 
 
 class CalculatedLink(Link):
-    """Answers immediately, with values that are not used."""
+    """Link that answers immediately, with values that are not used."""
 
     Options = CalculatedOptions
     options: CalculatedOptions

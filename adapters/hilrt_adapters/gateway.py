@@ -118,7 +118,7 @@ class GatewayLink(RemoteLink):
             return replace(found, code=_DRIVER)
         if not run_code and ":" in (bench.emulator or ""):
             return replace(found, code=_EMULATOR)
-        remarks = [*doubtful_keys(bench.bus, "bus"), *interface_down(bench.bus)]
+        remarks = [*doubtful_keys(bench.bus), *interface_down(bench.bus)]
         return replace(found, remarks=remarks, missing_on_host=missing_interface(bench.bus))
 
     def commands(self, session: SessionFile) -> list[Command]:

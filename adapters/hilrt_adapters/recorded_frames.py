@@ -19,7 +19,6 @@ from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, RecordError
 from hilrt.logs.message_topics import NO_DATA, MessageTopics
 from hilrt.logs.open_source import open_source
-from hilrt.logs.source import Source
 from hilrt.record.logged_frame import LoggedFrame
 from hilrt_adapters.recorded_tracks import RecordedTracks, Track
 
@@ -54,7 +53,7 @@ def _no_frames(path: Path, label: str) -> str:
 def read_recording(
     path: Path, signals: Mapping[str, SignalRef], label: str, bus: str | None = None
 ) -> RecordedTracks:
-    """Read the frames of a log in any format that `open_source` knows, and decode signals.
+    """Read the frames of a log in any format that `open_source` supports, and decode signals.
 
     Unreadable parts of the log are reported on standard error.
 
@@ -107,7 +106,8 @@ def _read(path: Path, signals: Mapping[str, SignalRef], label: str, bus: str | N
     reading = _Reading(signals)
     source = open_source(path, label)
     try:
-        reading.take(_data_frames(source), bus)
+        frames = (frame for frame in source.frames() if not frame.flags & NO_DATA)
+        reading.take(frames, bus)
     except (RecordError, ValueError) as error:
         raise ConfigError(f"{label}: {error}") from None
     finally:
@@ -196,10 +196,6 @@ class _OnEveryBus:
 
     def lost(self, buses: Collection[str]) -> list[str]:
         return []
-
-
-def _data_frames(source: Source) -> Iterable[LoggedFrame]:
-    return (frame for frame in source.frames() if not frame.flags & NO_DATA)
 
 
 def _choose(

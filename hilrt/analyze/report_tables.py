@@ -62,7 +62,8 @@ def result_table(summary: Mapping[str, Any]) -> str:
 def long_tables(summary: Mapping[str, Any], statistics: LogStatistics) -> list[str]:
     """Tables with a row for every port, subsystem or tick."""
     parts = [_port_table(summary), _worst_table(statistics.worst_steps())]
-    return [*parts, _peer_times(summary), _version_table(summary)]
+    versions = [list(item) for item in (summary.get("versions") or {}).items()]
+    return [*parts, _peer_times(summary), table("Versions", ["", ""], versions)]
 
 
 def _timing_table(summary: Mapping[str, Any]) -> str:
@@ -217,10 +218,6 @@ def _port_table(summary: Mapping[str, Any]) -> str:
         rows.append([name, *cells, number(port.get("last"))])
     columns = ["port", "connection defect, rms", "max", "output defect, rms", "max", "last value"]
     return table("Ports: coupling defects, and the last value", columns, rows)
-
-
-def _version_table(summary: Mapping[str, Any]) -> str:
-    return table("Versions", ["", ""], [[k, v] for k, v in (summary.get("versions") or {}).items()])
 
 
 def event_table(stream: LogStream) -> str:

@@ -64,7 +64,7 @@ class Advice:
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The recommendation for scripts."""
         bounds = {
             key: None if bound is None else {"step_s": bound.step_s, "basis": bound.basis}
             for key, bound in (("longest", self.above), ("shortest", self.below))
@@ -201,9 +201,12 @@ def _corrected_inputs(
         if (stats := statistics.stats.get(f"{bond}:correction")) is not None and stats.square > 0.0
         for effort in ports.get("effort", "").split(" + ")
     }
-    connections = tables.get("connections")
-    found = connections if isinstance(connections, list) else []
-    return {str(c.get("to")) for c in found if isinstance(c, dict) and c.get("from") in efforts}
+    return {str(c.get("to")) for c in _connections(tables) if c.get("from") in efforts}
+
+
+def _connections(tables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = tables.get("connections")
+    return [c for c in found if isinstance(c, dict)] if isinstance(found, list) else []
 
 
 def _real_time_bounds(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterable[Bound]:
@@ -262,12 +265,10 @@ def _default_order(tables: Mapping[str, Any]) -> int:
 
 def _orders(tables: Mapping[str, Any]) -> dict[str, int]:
     """Order of the inputs whose connections have their own."""
-    connections = tables.get("connections")
-    found = connections if isinstance(connections, list) else []
     return {
         str(c["to"]): c["order"]
-        for c in found
-        if isinstance(c, dict) and "to" in c and isinstance(c.get("order"), int)
+        for c in _connections(tables)
+        if "to" in c and isinstance(c.get("order"), int)
     }
 
 

@@ -176,7 +176,7 @@ class Settled(NamedTuple):
 
 
 class Settling:
-    """Detects the end of the ramps after arming.
+    """Detector of the end of the ramps after arming.
 
     Parameters
     ----------

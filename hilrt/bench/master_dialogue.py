@@ -31,7 +31,7 @@ MASTER_READS_NS = NS // 2
 
 
 class MasterDialogue:
-    """Passes the master's messages to the guardian, and replies.
+    """Exchange of messages between the master and the guardian.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class BusOffRecovery(Table):
 
 
 class RestartSchedule:
-    """Determines when a controller is restarted. No I/O.
+    """Schedule of a controller's restarts. No I/O.
 
     Parameters
     ----------

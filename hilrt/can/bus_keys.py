@@ -37,13 +37,13 @@ def unknown_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
     ]
 
 
-def doubtful_keys(arguments: Mapping[str, Any], label: str) -> list[str]:
+def doubtful_keys(arguments: Mapping[str, Any]) -> list[str]:
     """Problems with unknown keys that resemble an argument declared by the interface."""
     if arguments.get("interface") in CLOSED:
         return []
     known = _known(arguments)
     return [
-        f"{label}.{key} = {arguments[key]!r}: is not a named argument of the interface"
+        f"bus.{key} = {arguments[key]!r}: is not a named argument of the interface"
         f" {arguments['interface']!r}{nearest(key, known)}"
         for key in arguments
         if key not in known and difflib.get_close_matches(key, known, n=1)

@@ -59,7 +59,7 @@ class DecodeCounts:
 
 
 class FrameDecoder:
-    """Decodes frames of one message.
+    """Decoder of one message's frames.
 
     Parameters
     ----------

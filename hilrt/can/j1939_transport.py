@@ -79,7 +79,7 @@ def filters() -> list[dict[str, int | bool]]:
 
 
 class GroupAssembler:
-    """Assembles groups from the frames of one bus.
+    """Assembler of groups from the frames of one bus.
 
     Parameters
     ----------

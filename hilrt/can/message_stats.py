@@ -128,7 +128,7 @@ class Refusal(NamedTuple):
 
 
 class RefusedFrames:
-    """Converts counters to events: when a defect begins, then at most once a second.
+    """Converter of counters to events: when a defect begins, then at most once a second.
 
     Parameters
     ----------

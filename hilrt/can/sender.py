@@ -68,12 +68,7 @@ class _Sent:
 
     def frame(self, u: Sequence[float], enable: bool, last: bool = False) -> Frame:
         """Frame for the inputs `u`; with `last`, values from the key `last` replace the others."""
-        values = [u[i] for i in self.indices]
-        if self.request:
-            values.append(float(enable))
-        values += self.constants
-        if self.alive:
-            values.append(float(self.counter))
+        values = self._values(u, enable, self.counter)
         if last:
             values = [self.last.get(n, v) for n, v in zip(self.names, values, strict=True)]
         data = self.codec.encode(values)
@@ -100,17 +95,21 @@ class _Sent:
 
     def content(self, u: Sequence[float], enable: bool) -> bytes:
         """Content of the frame, without counter and checksum."""
+        return self.codec.encode(self._values(u, enable, 0))
+
+    def _values(self, u: Sequence[float], enable: bool, counter: int) -> list[float]:
+        """Values of the signals `names`."""
         values = [u[i] for i in self.indices]
         if self.request:
             values.append(float(enable))
         values += self.constants
         if self.alive:
-            values.append(0.0)
-        return self.codec.encode(values)
+            values.append(float(counter))
+        return values
 
 
 class Sender:
-    """Converts set-points and the enable request to frames.
+    """Converter of set-points and the enable request to frames.
 
     Parameters
     ----------

@@ -69,10 +69,6 @@ class _Statement(NamedTuple):
         return found[1] if found else None
 
 
-def _with_zeros(signal: re.Match[str]) -> str:
-    return _NO_ZERO.sub("0.", signal[0])
-
-
 class _TooBroken(Exception):
     pass
 
@@ -97,7 +93,8 @@ def load_tolerantly(
         The database, the statements left out, and those that were closed. None if too little is
         left, or if signals would change their meaning.
     """
-    statements, closed = _closed(_statements(_SIGNAL.sub(_with_zeros, text)))
+    with_zeros = _SIGNAL.sub(lambda signal: _NO_ZERO.sub("0.", signal[0]), text)
+    statements, closed = _closed(_statements(with_zeros))
     search = _Search(load)
     try:
         frame = [s for s in statements if s.keyword in _FRAME]

@@ -83,7 +83,7 @@ class _Received(msgspec.Struct):
 
 
 class UdpFrames:
-    """Receives frames through the socket of an open ``udp_multicast`` bus; sends through another.
+    """Frames in through the socket of an open ``udp_multicast`` bus, and out through another.
 
     Parameters
     ----------

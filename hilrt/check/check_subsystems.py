@@ -273,7 +273,7 @@ def _check_policies(
         if port is None:
             reason = f"subsystem {name!r} has no such output{nearest(output, outputs)}"
             findings.error(table, output, policy, reason, "rename or remove it")
-        elif not _has_range(port) and policy != "use":
+        elif not any(map(math.isfinite, (port.min, port.max))) and policy != "use":
             findings.warn(
                 table,
                 output,
@@ -319,10 +319,6 @@ def _check_alarms(topology: Topology, findings: Findings) -> None:
                     "alarm checks values there too, but none should occur",
                     "correct the limit, or the range",
                 )
-
-
-def _has_range(port: Port) -> bool:
-    return math.isfinite(port.min) or math.isfinite(port.max)
 
 
 def range_text(port: Port) -> str:

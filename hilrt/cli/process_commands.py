@@ -113,34 +113,37 @@ def gateway(
     raise typer.Exit(status)
 
 
+# Options of `hilrt emulate`.
+
+Bus = Annotated[str | None, typer.Option(help="interface=…,channel=…: arguments of python-can")]
+Fault = Annotated[str | None, typer.Option(help="silent@T or die@T: fault at time T [s]")]
+ListBenches = Annotated[bool, typer.Option("--list", help="list the benches that can be emulated")]
+Node = Annotated[
+    str | None, typer.Option(help="node of the database to emulate, instead of a bench")
+]
+NodeSolver = Annotated[
+    str | None, typer.Option(help="module:Class of a solver whose ports are signals of the node")
+]
+Protect = Annotated[
+    list[str] | None, typer.Option(help="MESSAGE=METHOD: protect a message of the node")
+]
+
+
 def emulate(
     bench: Annotated[str | None, typer.Argument(help="one of --list")] = None,
     session: Annotated[Path | None, typer.Option(help="session file with the bench")] = None,
     subsystem: Annotated[str | None, typer.Option(help="name of the bench in it")] = None,
-    bus: Annotated[
-        str | None, typer.Option(help="interface=…,channel=…: arguments of python-can")
-    ] = None,
+    bus: Bus = None,
     database: Annotated[Path | None, typer.Option(help="CAN database")] = None,
     duration: Annotated[float | None, typer.Option(help="duration, s; default: no end")] = None,
     seed: Annotated[int, typer.Option(help="seed of the sensor noise")] = 0,
-    fault: Annotated[
-        str | None, typer.Option(help="silent@T or die@T: fault at time T [s]")
-    ] = None,
+    fault: Fault = None,
     scenario: Annotated[Path | None, typer.Option(help="TOML file with scheduled faults")] = None,
     overrides: Overrides = None,
-    list_: Annotated[
-        bool, typer.Option("--list", help="list the benches that can be emulated")
-    ] = False,
-    node: Annotated[
-        str | None, typer.Option(help="node of the database to emulate, instead of a bench")
-    ] = None,
-    solver: Annotated[
-        str | None,
-        typer.Option(help="module:Class of a solver whose ports are signals of the node"),
-    ] = None,
-    protect: Annotated[
-        list[str] | None, typer.Option(help="MESSAGE=METHOD: protect a message of the node")
-    ] = None,
+    list_: ListBenches = False,
+    node: Node = None,
+    solver: NodeSolver = None,
+    protect: Protect = None,
 ) -> None:
     """Emulate a test bench, or a node of a CAN database, on the wall clock.
 

@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from hilrt.studies.sweep import SweepResult
 
 
-# Options of `hilrt sweep`: its designs, the results kept of each case, and its workers.
+# Options of `hilrt sweep`: its cases, the results kept of each, and its workers.
 
+Vary = Annotated[
+    list[str] | None,
+    typer.Option(help="KEY=LOW:HIGH:11 (points), :log11, :int, or KEY=A,B,C; repeatable"),
+]
+Cases = Annotated[
+    Path | None,
+    typer.Option(help="CSV file instead of --vary: one column per key, one row per case"),
+]
 Random = Annotated[int | None, typer.Option(help="number of random cases")]
 Latin = Annotated[int | None, typer.Option(help="number of cases of a Latin hypercube")]
 Sobol = Annotated[int | None, typer.Option(help="number of cases of a Sobol sequence")]
@@ -47,14 +55,8 @@ FurtherLogs = Annotated[
 
 def sweep(
     session: SessionPath,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=LOW:HIGH:11 (points), :log11, :int, or KEY=A,B,C; repeatable"),
-    ] = None,
-    cases: Annotated[
-        Path | None,
-        typer.Option(help="CSV file instead of --vary: one column per key, one row per case"),
-    ] = None,
+    vary: Vary = None,
+    cases: Cases = None,
     random: Random = None,
     latin: Latin = None,
     sobol: Sobol = None,
@@ -242,17 +244,7 @@ def advise(
     from hilrt.studies.advise_session import advice_patch, advise_session, remarks_of
     from hilrt.studies.measured_delays import read_delays
 
-    every, single = 0.01, {}
-    for text in target or []:
-        name, equals, value = text.rpartition("=")
-        try:
-            share = float(value)
-        except ValueError:
-            fail(f"--target {text}: write a share, such as 0.01, or SIGNAL=0.01")
-        if equals:
-            single[name] = share
-        else:
-            every = share
+    every, single = _targets(target or [])
     found = advise_session(
         load(session, list(overrides or [])),
         every,
@@ -275,3 +267,19 @@ def advise(
         typer.echo(f"predicted: at most {percent(found.missed)} of the ticks missed")
     words = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
     typer.echo(f"hilrt run {session} {words}")
+
+
+def _targets(texts: list[str]) -> tuple[float, dict[str, float]]:
+    """Parse the target of all signals, and those of single ones, by name."""
+    every, single = 0.01, {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        try:
+            share = float(value)
+        except ValueError:
+            fail(f"--target {text}: write a share, such as 0.01, or SIGNAL=0.01")
+        if equals:
+            single[name] = share
+        else:
+            every = share
+    return every, single

@@ -203,7 +203,8 @@ _TYPE_WORDS = {
 
 def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     """Explain why a value is refused, and which values are allowed."""
-    choices = [choice for part in (hint, *get_args(hint)) for choice in _choices(part)]
+    literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
+    choices = [choice for part in literals for choice in get_args(part)]
     text = _translated(error)
     if value == TO_CHOOSE:
         wanted = text.partition(",")[0].removeprefix("Expected ")
@@ -232,10 +233,6 @@ def _translated(error: msgspec.ValidationError) -> str:
 def _type_words(types: str) -> str:
     words = [_TYPE_WORDS.get(word, word) for word in types.split(" | ") if word != "null"]
     return " or ".join(words)
-
-
-def _choices(hint: Any) -> tuple[str, ...]:
-    return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 def _table_type(hint: Any) -> type[msgspec.Struct] | None:

@@ -11,7 +11,7 @@ from hilrt.errors import ConfigError
 
 
 class SessionBuilder:
-    """Builds a session without a file.
+    """Builder of a session without a file.
 
     Keys and values are those of the session file (docs/session.md); errors in them are reported, as
     for a file, by `build` and by the function that runs the session. Methods that add or set tables

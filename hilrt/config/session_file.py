@@ -1,4 +1,4 @@
-"""Reads a session file into the tables of `hilrt.config.structs`, and finds all its problems."""
+"""Reader of session files into the tables of `hilrt.config.structs`; finds all problems."""
 
 from __future__ import annotations
 

@@ -192,33 +192,22 @@ def sensitivities_of(
                 direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
     direct += channels.directly(direct, renewed)
     known += channels.known(network, known)
-    shares = fineness.tolist(), slope.tolist()
-    found = Sensitivities(
-        0,
-        [],
-        [],
-        direct,
-        known,
-        shares[0],
-        memory=memory,
-        slope=shares[1],
-        inside=[0 if model is None else model.inside for model in models],
-    )
+    inside = [0 if model is None else model.inside for model in models]
+    by_input = {"fineness": fineness.tolist(), "slope": slope.tolist()}
+    found = Sensitivities(0, [], [], direct, known, **by_input, memory=memory, inside=inside)
     unit = step / 2.0**FINER if variable else step
-    open_loop = _open_loop(network, models, channels, np.array(slope))
+    open_loop = _open_loop(network, models, channels, slope)
     loop = None if open_loop is None else _discretized(open_loop, unit)
-    if loop is None:
+    of_reference = any(model is not None and model.of_reference for model in models)
+    if loop is None and of_reference:
         own = [None if model is None or model.of_reference else model for model in models]
-        lost = sum(m is not None for m in models) - sum(m is not None for m in own)
-        return (
-            sensitivities_of(network, own, step, variable=variable, channels=channels)
-            if lost
-            else found
-        )
-    linear = channels.linear and all(model is None or model.linear for model in models)
+        return sensitivities_of(network, own, step, variable=variable, channels=channels)
+    if loop is None:
+        return found
     doubled = _doubled(loop.A, loop.B, FINER + COARSER if variable else 0)
     A_rows, B_rows = (np.abs([power[i] for power in doubled]).max(axis=0) for i in (0, 1))
     paths = _entries(loop.A, 0, A_rows, renewed) + _entries(loop.B, 1, B_rows, renewed)
+    linear = channels.linear and all(model is None or model.linear for model in models)
     # Of a nonlinear subsystem, the step holds only until the next trial.
     errs = any(model is not None and model.own is not None for model in models)
     followed = errs and (linear or renewed) and not variable
@@ -237,7 +226,7 @@ def sensitivities_of(
         answers=_entries(loop.C, 0, loop.C, renewed) + _entries(loop.D, 1, loop.D, renewed),
         renewed=renewed,
         linear=linear,
-        of_reference=any(model is not None and model.of_reference for model in models),
+        of_reference=of_reference,
         open_loop=open_loop,
     )
 

@@ -162,7 +162,7 @@ def next_break(
     stimulus: StimulusState,
     now: float,
 ) -> float:
-    """When a stimulus is known to jump or bend after `now`, s; infinite if never.
+    """Time of the next known jump or bend of a stimulus after `now`, s; infinite if there is none.
 
     Before it begins, that is its start, at which a condition may still keep it waiting.
     """

@@ -17,7 +17,7 @@ SAME_TIME: Final = 0.5e-9
 
 
 class Channel:
-    """Sends inputs to one link; its numbers are a row of the `ChannelTable`.
+    """Sender of inputs to one link; its numbers are a row of the `ChannelTable`.
 
     Parameters
     ----------

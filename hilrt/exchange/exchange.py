@@ -33,7 +33,7 @@ STANDSTILL_S = 0.001
 
 
 class Exchange:
-    """Moves samples from the links into a `StepInput`, and inputs from a `State` to the links.
+    """Transfer of samples from links to a `StepInput`, and of inputs from a `State` to links.
 
     Parameters
     ----------
@@ -98,18 +98,9 @@ class Exchange:
         self._inboxes = Inboxes(network.subsystems, slices, self.channels, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
         self.wire_us = self._table.wire_us
-        # Inputs sent by the master, as views; polynomials of shape (order + 1, nu).
-        inputs, subsystems = numerics.state.inputs, numerics.state.subsystems
-        coefficients = int(numerics.plan.session["coefficients"][0])
-        sent = self.sent = inputs["polynomial"][:, :coefficients].T
-        self._extrapolated = inputs["extrapolated"][:, :coefficients].T
-        self._driven = numerics.plan.drives["input"]
-        self._demanded = numerics.state.drives["demanded"]
-        self._due, self._h = numbers(subsystems["dispatch"]), numbers(subsystems["h"])
-        self._t_start = numbers(subsystems["t_start"])
-        self._tick = numbers(self.given.session["tick"])
+        self._view_dispatched()
         self._channels = [
-            Channel(s, link, self._table, inbox, part, sent[:, part], catches_up[s])
+            Channel(s, link, self._table, inbox, part, self.sent[:, part], catches_up[s])
             for s, (link, inbox, (_, part)) in enumerate(
                 zip(links, self._inboxes.of, slices, strict=True)
             )
@@ -132,7 +123,6 @@ class Exchange:
         self.times_of = self._inboxes.times_of
         self._missed = MissedSamples(self.links, self._table, self.reports)
         numerics.changes.set_parameter = self._set_parameter
-        self._moved = numbers(numerics.state.session["parameters_moved"])
         self._refused: dict[int, str] = {}
         self._demanding = [link for link in links if link.demands is not None]
         self._waiter: Waiter | None = None
@@ -140,6 +130,19 @@ class Exchange:
         self.rest_ns = 0
         self.ended: dict[str, str] = {}
         self.calculated: WaitingChannels
+
+    def _view_dispatched(self) -> None:
+        """Set views of what the master sends; polynomials of shape (order + 1, nu)."""
+        plan, state = self.numerics.plan, self.numerics.state
+        coefficients = int(plan.session["coefficients"][0])
+        self.sent = state.inputs["polynomial"][:, :coefficients].T
+        self._extrapolated = state.inputs["extrapolated"][:, :coefficients].T
+        self._driven, self._demanded = plan.drives["input"], state.drives["demanded"]
+        self._due = numbers(state.subsystems["dispatch"])
+        self._h = numbers(state.subsystems["h"])
+        self._t_start = numbers(state.subsystems["t_start"])
+        self._tick = numbers(self.given.session["tick"])
+        self._moved = numbers(state.session["parameters_moved"])
 
     def start(self, samples: Sequence[Sample]) -> None:
         """Use the initialized samples as those of tick 0."""

@@ -110,7 +110,7 @@ class Corrected(NamedTuple):
 
 
 class ImplicitScheme:
-    """Corrects each step before its samples are accepted; runs between two steps.
+    """Corrector of each step, before its samples are accepted; called between two steps.
 
     Parameters
     ----------

@@ -233,7 +233,7 @@ def _note_validity(
 
 
 class Inbox:
-    """Receives the samples of one subsystem from its connection.
+    """Destination of the samples of one subsystem.
 
     Parameters
     ----------

@@ -218,7 +218,7 @@ def _shape(network: Network, s: int) -> tuple[int, int]:
 
 
 class JacobianRenewal:
-    """Tests the predictions of Jacobians, and renews those that fail.
+    """Test of the Jacobians' predictions, and renewal of those that fail.
 
     Runs between two steps, as fast as possible.
 

@@ -32,7 +32,7 @@ CHANGED = ("session", "outputs", "inputs", "connections")
 
 
 class RepeatedSteps:
-    """Repeats steps until their error passes the test; runs between two steps.
+    """Repetition of steps until their error passes the test; called between two steps.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ LEAST = 0.01
 
 
 class EventPoints:
-    """Moves communication points to discontinuities; runs between two steps.
+    """Shift of communication points to discontinuities; called between two steps.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ REPORTS_AT_ONCE = 20
 
 
 class Reports:
-    """Collects messages of subsystems.
+    """Collected messages of the subsystems.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Reports:
 
 
 class MissedSamples:
-    """Builds the errors that end a session, from the data of the `ChannelTable`.
+    """Errors about missing samples, which end a session, from the data of the `ChannelTable`.
 
     Parameters
     ----------

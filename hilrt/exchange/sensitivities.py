@@ -156,7 +156,7 @@ def _without_demands(network: Network, tables: Session) -> Network:
 
 
 class SensitivityRenewal:
-    """Probes the subsystems again while the session runs; runs between two steps.
+    """Repeated probing of the subsystems while the session runs; called between two steps.
 
     The first trial follows after one step. The interval to the next one doubles if nothing has
     changed, and is halved after a large change. A trial is made early when a coupled output has

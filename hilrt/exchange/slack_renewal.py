@@ -17,7 +17,7 @@ from hilrt.timing.monotonic import monotonic_ns
 
 
 class SlackRenewal(SensitivityRenewal, Observer):
-    """Renews sensitivities like `SensitivityRenewal`, by trials that delay no tick.
+    """Renewal of sensitivities like `SensitivityRenewal`, by trials that delay no tick.
 
     Each solver is probed about its state after one of its next steps, so that the trials of several
     solvers are a step or two apart. The results are evaluated in the slack of the master if there

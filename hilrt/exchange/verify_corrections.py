@@ -237,7 +237,7 @@ ALWAYS_EVERY = 100
 
 
 class RecheckCorrections:
-    """Compares statements of the session file or a solver with trials, every `refresh` steps.
+    """Comparison of a session file's or solver's statements with trials, every `refresh` steps.
 
     Runs between two steps, as fast as possible, after Jacobians were renewed. Bonds found wrong
     before the first tick are not checked again. Results arrive with the next step's input, so that

@@ -18,7 +18,7 @@ POLLING_NS = 100_000
 
 
 class Waiter:
-    """Waits until a descriptor becomes readable; call `close` at the end.
+    """Object that waits until a descriptor becomes readable; call `close` at the end.
 
     A ZeroMQ socket's descriptor reports edges, so `wait` also returns after `again_s`, so that the
     caller polls the sockets themselves.

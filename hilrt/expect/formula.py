@@ -183,7 +183,7 @@ def seconds_ns(seconds: float) -> int:
 
 
 class _FormulaReader:
-    """Converts a syntax tree of Python's parser to a formula."""
+    """Converter of a syntax tree of Python's parser to a formula."""
 
     def read(self, node: ast.expr, negated: bool) -> Formula:
         match node:

@@ -174,7 +174,7 @@ class Value(NamedTuple):
 
 
 class Emitter:
-    """Creates the operations of several trees.
+    """Creator of the operations of several trees.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 class Evaluator:
-    """Evaluates expressions, sample by sample or over a whole log.
+    """Evaluation of expressions, sample by sample or over a whole log.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Parses an expression into its typed tree, or refuses it with the location.
+"""Parsing of an expression into its typed tree; errors include the location.
 
 The text has the syntax of Python expressions and is parsed by Python's own parser; it is never
 executed.

@@ -70,7 +70,7 @@ _INSTEAD: Final[dict[type[ast.AST], str]] = {
 
 
 class TreeReader:
-    """Converts the syntax tree of one text.
+    """Converter of one text's syntax tree.
 
     Parameters
     ----------

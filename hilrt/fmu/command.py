@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 def is_fmu_command(argv: Sequence[str]) -> bool:
     """Whether a ``spawn`` command hosts an FMU."""
-    return list(argv[:2]) == ["hilrt", "solver"] and argv[2:3] != [] and _is_fmu(argv[2])
-
-
-def _is_fmu(target: str) -> bool:
-    return target.lower().endswith(".fmu")
+    return list(argv[:2]) == ["hilrt", "solver"] and "".join(argv[2:3]).lower().endswith(".fmu")
 
 
 def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:

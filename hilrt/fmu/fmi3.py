@@ -326,7 +326,7 @@ class Instance3(Instance):
         wants_return: Any,
         _return_time: Any,
     ) -> None:
-        """Called by the FMU inside a step; an exception must not unwind through C."""
+        """Handle the FMU's callback inside a step; an exception must not unwind through C."""
         try:
             wants_return[0] = False
             # Inputs before outputs, for outputs with feedthrough.

@@ -213,9 +213,7 @@ class FmuSolver(Solver):
         sample = Sample(y, y_mid=y_mid, y_mean=y_mean)
         if self._order_out:
             sample.dy = instance.derivatives(self._order_out)
-        if events:
-            sample.event_t = events[0] - self._offset
-        return sample
+        return self._with_event(sample, events)
 
     def _hold(self, instance: Instance, t: float, h: float, u: InputPolynomial) -> Sample:
         """Step with held inputs: a shorter path, sufficient for most FMUs."""
@@ -225,10 +223,7 @@ class FmuSolver(Solver):
         if instance.ended is not None:
             return self._last_sample(instance, t, events)
         self._time, self._last = t + h, u
-        sample = Sample(instance.read())
-        if events:
-            sample.event_t = events[0] - self._offset
-        return sample
+        return self._with_event(Sample(instance.read()), events)
 
     def _last_sample(self, instance: Instance, t: float, events: Sequence[float] = ()) -> Sample:
         """Outputs of an FMU that ended its simulation in a step from `t` [s] on.
@@ -238,11 +233,15 @@ class FmuSolver(Solver):
         assert instance.ended is not None
         at = instance.ended - self._offset
         ended = f"{self.fmu.path.name} ended its simulation at t = {at:.9g} s"
-        sample = Sample(instance.read(), ended=ended)
+        sample = self._with_event(Sample(instance.read(), ended=ended), events)
+        if not events and self.tells_events and at > t:
+            sample.event_t = at
+        return sample
+
+    def _with_event(self, sample: Sample, events: Sequence[float]) -> Sample:
+        """The sample with the time of the first event in its step."""
         if events:
             sample.event_t = events[0] - self._offset
-        elif self.tells_events and at > t:
-            sample.event_t = at
         return sample
 
     def _inputs_at(self, u: InputPolynomial) -> Any:

@@ -19,7 +19,7 @@ from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.emulate import BENCHES, Emulation, main, refuse
 from hilrt.bench.read_bench import Bench, emulated_cycle, read_bench
 from hilrt.can.codec import bits, multiplexers, start_values
-from hilrt.can.database import declared_range, representable
+from hilrt.can.database import SignalRef, declared_range, representable
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.protection import MessageOptions, counter_of, protection_of
 from hilrt.config import units
@@ -77,33 +77,9 @@ class DatabaseBench:
         self._hosted = None if solver is None else HostedSolver(solver)
         if solver is not None:
             self._map_ports(bench, solver)
-        table = bench.options
-        self._demands = {
-            (ref.message.name, ref.signal.name): i for i, ref in enumerate(bench.inputs.values())
-        }
-        self._request = (
-            (bench.request.message.name, bench.request.signal.name) if bench.request else None
-        )
-        receives: dict[str, tuple[str, ...]] = {}
-        for name, signal in [*self._demands, *([self._request] if self._request else [])]:
-            receives[name] = (*receives.get(name, ()), signal)
-        self.receives: Mapping[str, tuple[str, ...]] = receives
-        received = bench.received
-        self.sends: Mapping[str, int] = {m.name: emulated_cycle(m, table) for m in received}
-        self._signals = {message.name: _constants(message, table) for message in received}
-        self._bounds = {
-            (message.name, signal.name): (
-                (-math.inf, math.inf)  # its frames may contain infinity, too
-                if signal.is_float
-                else representable(signal)
-            )
-            for message in received
-            for signal in message.signals
-        }
-        self._outputs = [(ref.message.name, ref.signal.name) for ref in bench.outputs.values()]
+        self._map_signals(bench)
         for name, value in values.items():
             self.put(self._outputs[list(bench.outputs).index(name)], value)
-        self._state = (bench.state.message.name, bench.state.signal.name) if bench.state else None
         self._followed = _followed(bench, set() if solver is None else _names(solver.outputs))
         self._safe = np.array(bench.limits.safe)
         self._rates = np.array(bench.limits.max_rate)
@@ -116,7 +92,7 @@ class DatabaseBench:
         self._now = self._stepped = 0.0
         self._period = min(self.sends.values()) / 1e3
         computed = set() if solver is None else _names(solver.outputs)
-        realised = {one.realised for one in table.inputs.values()}
+        realised = {one.realised for one in bench.options.inputs.values()}
         self._constant = {
             name: place
             for name, place in zip(bench.outputs, self._outputs, strict=True)
@@ -133,6 +109,29 @@ class DatabaseBench:
                 self._copy_outputs(self._hosted.initialize(0.0, self._model_inputs()).y)
             except SolverError as error:
                 raise ConfigError(str(error)) from error
+
+    def _map_signals(self, bench: Bench) -> None:
+        """Find the places of ports, and the signals of received and sent messages."""
+        self._demands = {_place(ref): i for i, ref in enumerate(bench.inputs.values())}
+        self._outputs = [_place(ref) for ref in bench.outputs.values()]
+        self._request = _place(bench.request) if bench.request else None
+        self._state = _place(bench.state) if bench.state else None
+        receives: dict[str, tuple[str, ...]] = {}
+        for name, signal in [*self._demands, *([self._request] if self._request else [])]:
+            receives[name] = (*receives.get(name, ()), signal)
+        self.receives: Mapping[str, tuple[str, ...]] = receives
+        table, received = bench.options, bench.received
+        self.sends: Mapping[str, int] = {m.name: emulated_cycle(m, table) for m in received}
+        self._signals = {message.name: _constants(message, table) for message in received}
+        self._bounds = {
+            (message.name, signal.name): (
+                (-math.inf, math.inf)  # its frames may contain infinity, too
+                if signal.is_float
+                else representable(signal)
+            )
+            for message in received
+            for signal in message.signals
+        }
 
     def _parameter(self, port: Port) -> Parameter:
         """A constant output as a parameter, within the signal's range."""
@@ -264,6 +263,10 @@ def _constants(message: Message, table: BenchOptions) -> dict[str, float]:
     return values
 
 
+def _place(ref: SignalRef) -> Place:
+    return ref.message.name, ref.signal.name
+
+
 def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, Place, float, float]]:
     """Inputs that an output measures: index, message and signal of the output, factor, offset."""
     found = []
@@ -273,7 +276,7 @@ def _followed(bench: Bench, computed: set[str]) -> list[tuple[int, Place, float,
         if name is not None and name not in computed:
             ref = bench.outputs[name]
             factor, offset = units.conversion(port.unit, ports[name])
-            found.append((i, (ref.message.name, ref.signal.name), factor, offset))
+            found.append((i, _place(ref), factor, offset))
     return found
 
 

@@ -90,8 +90,13 @@ class DatabaseNode(DatabaseBench):
         self.remarks: list[str] = []
         own = [m for m in loaded.messages if options.node in m.senders]
         self._sent = {m.name: m for m in own if self._is_sent(m)}
-        received = [m for m in loaded.messages if options.node in _receivers(m) and m not in own]
-        received = [m for m in received if not (m.is_multiplexed() or m.is_container)]
+        received = [
+            message
+            for message in loaded.messages
+            if any(options.node in signal.receivers for signal in message.signals)
+            and message not in own
+            and not (message.is_multiplexed() or message.is_container)
+        ]
         if not self._sent:
             raise ConfigError(
                 f"{database.name}: node {options.node} has no message that can be sent"
@@ -262,10 +267,6 @@ def _protection(text: str, sent: Mapping[str, Message]) -> tuple[str, Protection
 
 def _senders(messages: Sequence[Message]) -> set[str]:
     return {sender for message in messages for sender in message.senders}
-
-
-def _receivers(message: Message) -> set[str]:
-    return {receiver for signal in message.signals for receiver in signal.receivers}
 
 
 def _number(signal: Signal, text: str, where: str) -> float:

@@ -124,13 +124,8 @@ class GroupOptions(SubsystemOptions, kw_only=True, dict=True):
 def _merged(common: InputOptions, own: InputOptions) -> InputOptions:
     """A member's table, with missing keys from the common one."""
     fields = msgspec.structs.fields(InputOptions)
-    given = {f.name: getattr(own, f.name) for f in fields}
-    changed = {name: value for name, value in given.items() if value != _default(fields, name)}
+    changed = {f.name: v for f in fields if (v := getattr(own, f.name)) != f.default}
     return msgspec.structs.replace(common, **changed)
-
-
-def _default(fields: Sequence[msgspec.structs.FieldInfo], name: str) -> Any:
-    return next(field.default for field in fields if field.name == name)
 
 
 class Part(NamedTuple):

@@ -273,7 +273,7 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
         except SolverError as error:
             raise StateLost(str(error)) from error
         if model is not None:
-            return model._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
+            return model._replace(inside=_seen_inside(hosted, u, h))
     if not hosted.can_go_back:
         raise CannotLinearise("it does not save and restore its state, or cannot vary its step")
     saved = solver.save_state()
@@ -283,7 +283,7 @@ def probe(hosted: HostedSolver, u: Floats, h: float, within: float = math.inf) -
     try:
         with unlogged():
             found = _differentiated(hosted, u, h, within)
-            return found._replace(inside=_seen_inside(hosted, 0.0, u, h, SETTLES))
+            return found._replace(inside=_seen_inside(hosted, u, h))
     except (Exception, SystemExit):
         restore(hosted, saved)
         raise
@@ -325,12 +325,12 @@ def _differentiated(hosted: HostedSolver, u: Floats, h: float, within: float) ->
     return model._replace(linear=linear, own=own if hosted.errs else None)
 
 
-def _seen_inside(hosted: HostedSolver, t: float, u: Floats, h: float, settles: int) -> int:
-    """Whether the outputs are smooth within a step of `h` [s], `settles` such steps after `t` [s].
+def _seen_inside(hosted: HostedSolver, u: Floats, h: float) -> int:
+    """Whether the outputs are smooth within a step of `h` [s], after `SETTLES` such steps.
 
     A converter that switches in step with the exchange has the same value at every step's end.
     """
-    return at_once(_inside_parts(hosted, t, u, h, settles))
+    return at_once(_inside_parts(hosted, 0.0, u, h, SETTLES))
 
 
 def _inside_parts(

@@ -73,7 +73,7 @@ def main(
 
 
 class EventSender:
-    """Sends events to the master without delay."""
+    """Sender of events to the master without delay."""
 
     def __init__(self, peer: Peer, bench: SequenceBench) -> None:
         self._peer, self._bench = peer, bench
@@ -89,7 +89,7 @@ class EventSender:
 
 
 class HangAlarm:
-    """Reports the current line of the sequence if a step takes longer than `patience` [s].
+    """Report of the sequence's current line if a step takes longer than `patience` [s].
 
     A timer's signal interrupts the thread that does not return; the handler receives its frame.
     """

@@ -19,17 +19,16 @@ WINDOW_NS = 1_000_000_000
 MARK = ":t_valid"
 
 
-def columns_of(block: Block, wanted: Collection[str] | None) -> Block | None:
-    """Block with only the wanted signals; None if it has none of them."""
-    if wanted is None:
-        return block
-    keep = [i for i, signal in enumerate(block.channel.signals) if signal.name in wanted]
-    if len(keep) == len(block.channel.signals):
-        return block
-    if not keep:
-        return None
-    signals = [block.channel.signals[i] for i in keep]
-    return Block(LogChannel(block.channel.topic, signals), block.times_ns, block.values[:, keep])
+def columns_of(blocks: Iterable[Block], wanted: Collection[str] | None) -> Iterator[Block]:
+    """Yield blocks with only the wanted signals, without blocks that have none of them."""
+    for block in blocks:
+        signals = block.channel.signals
+        keep = [i for i, one in enumerate(signals) if wanted is None or one.name in wanted]
+        if len(keep) == len(signals):
+            yield block
+        elif keep:
+            channel = LogChannel(block.channel.topic, [signals[i] for i in keep])
+            yield Block(channel, block.times_ns, block.values[:, keep])
 
 
 def between(blocks: Iterable[Block], start_ns: int, end_ns: int) -> Iterator[Block]:
@@ -158,7 +157,9 @@ def _emit(
     times = np.unique(np.concatenate([_counted(block.times_ns) for block in taken]), axis=0)
     values = np.full((len(times), width), np.nan)
     present = np.zeros((len(times), width), bool)
-    order = {(int(t), int(k)): row for row, (t, k) in enumerate(times)} if _twice(times) else None
+    order = None
+    if times[:, 1].any():
+        order = {(int(t), int(k)): row for row, (t, k) in enumerate(times)}
     for block in taken:
         mine = _counted(block.times_ns)
         if order is None:
@@ -178,7 +179,3 @@ def _counted(times: NDArray[np.int64]) -> NDArray[np.int64]:
     fresh = np.r_[True, np.diff(times) != 0] if len(times) else np.empty(0, bool)
     count = index - np.maximum.accumulate(np.where(fresh, index, 0)) if len(times) else index
     return np.column_stack([times, count])
-
-
-def _twice(times: NDArray[np.int64]) -> bool:
-    return bool(np.any(times[:, 1] > 0))

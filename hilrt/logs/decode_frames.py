@@ -145,10 +145,7 @@ class Decoded(Source):
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
         """Rows of the source's own topics, then those of the messages, a second at a time."""
         yield from self._source.blocks(wanted)
-        for block in self._decoded():
-            kept = columns_of(block, wanted)
-            if kept is not None:
-                yield kept
+        yield from columns_of(self._decoded(), wanted)
 
     def _decoded(self) -> Iterator[Block]:
         """Yield rows of the messages in the frames, one time window after the other."""

@@ -41,7 +41,7 @@ _MOST = 254
 
 
 class BusNumbers:
-    """Assigns a number to each bus.
+    """Numbers assigned to the buses.
 
     A bus whose name is or ends with a number gets that number (``can1`` gets 1), or the next free
     one. A bus without a number, or with one above 254, gets the smallest free number.

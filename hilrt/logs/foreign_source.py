@@ -100,14 +100,13 @@ class ForeignAnswer(msgspec.Struct, omit_defaults=True):
 
 
 Request = Open | Ask | Start | More | Close
-_encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(Request)
 _answers = msgspec.msgpack.Decoder(ForeignAnswer)
 
 
 def encode(message: Request | ForeignAnswer) -> bytes:
     """Encode a message."""
-    return _encoder.encode(message)
+    return msgspec.msgpack.encode(message)
 
 
 def decode_request(data: bytes) -> Request:
@@ -118,8 +117,7 @@ def decode_request(data: bytes) -> Request:
 
 def decode_answer(data: bytes) -> ForeignAnswer:
     """Decode the answer in a message; `msgspec.MsgspecError` for anything else."""
-    answer: ForeignAnswer = decode_by(_answers, data)
-    return answer
+    return decode_by(_answers, data)
 
 
 _CHILD = "hilrt.logs.foreign_process"

@@ -74,9 +74,7 @@ class CsvSource(Source):
                 last = times[-1]
                 values = np.delete(numbers, time, axis=1)
                 at = self.nanoseconds(times)
-                kept = columns_of(Block(LogChannel(TOPIC, names), at, values), wanted)
-                if kept is not None:
-                    yield kept
+                yield from columns_of([Block(LogChannel(TOPIC, names), at, values)], wanted)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Iterator[str]]:

@@ -43,10 +43,7 @@ class McapSource(Source):
         stream = LogStream(self.path)
         if not self.topics():
             return
-        for block in stream.blocks():
-            kept = columns_of(block, wanted)
-            if kept is not None:
-                yield kept
+        yield from columns_of(stream.blocks(), wanted)
         if stream.damage:
             self._note_damage(stream.damage)
         self._note_epoch(stream.metadata)
@@ -102,16 +99,13 @@ def is_foreign(path: Path) -> bool:
     def inspect(kind: int, body: bytes | Chunk) -> list[bool]:
         if isinstance(body, Chunk) or kind in beginnings:
             return [True]
-        return [False] if kind == Opcode.METADATA and _is_ours(body) else []
+        ours = kind == Opcode.METADATA and "epoch_ns" in read_metadata(body).metadata
+        return [False] if ours else []
 
     try:
         return next(RecordFile(path).read(inspect), False)
     except RecordError:
         return False  # reported when it is read
-
-
-def _is_ours(body: bytes) -> bool:
-    return "epoch_ns" in read_metadata(body).metadata
 
 
 class ForeignMcapSource(Source):
@@ -236,6 +230,4 @@ def _blocks(
         times = np.array([time_ns - epoch_ns for time_ns, _ in own], np.int64)
         signals = channels[name].signals
         values = np.array([[row.get(s.name, math.nan) for s in signals] for _, row in own])
-        kept = columns_of(Block(channels[name], times, values), wanted)
-        if kept is not None:
-            yield kept
+        yield from columns_of([Block(channels[name], times, values)], wanted)

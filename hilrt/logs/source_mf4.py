@@ -176,7 +176,7 @@ class Mf4Source(Source):
         taken: set[str] = set()
         for g, group in enumerate(self._mdf.groups):
             count = group.channel_group.cycles_nr
-            if _is_bus(group) or not count:
+            if not count or getattr(group.channel_group, "flags", 0) & _BUS_EVENT:
                 continue
             master = self._mdf.masters_db.get(g)
             indices, signals = [], []
@@ -235,10 +235,6 @@ class Mf4Source(Source):
             if np.any(np.diff(at) < 0):
                 raise self.fail(f"group {topic}: the time decreases; the file is damaged")
             yield Block(channel, at, np.column_stack(columns))
-
-
-def _is_bus(group: Any) -> bool:
-    return bool(getattr(group.channel_group, "flags", 0) & _BUS_EVENT)
 
 
 def _epoch_ns(exact: int, stamp: float) -> int:

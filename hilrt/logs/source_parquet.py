@@ -88,9 +88,7 @@ class ParquetSource(Source):
                     for s in channel.signals
                 ]
             )
-            kept = columns_of(Block(channel, times, values), wanted)
-            if kept is not None:
-                yield kept
+            yield from columns_of([Block(channel, times, values)], wanted)
 
     def metadata(self) -> dict[str, str]:
         """Key-value metadata of the file."""

@@ -129,7 +129,7 @@ class DriverState:
 
 
 class Driver:
-    """Follows a drive cycle with the accelerator and the brake, never with both.
+    """Driver that follows a drive cycle with the accelerator or the brake, never with both.
 
     The demanded traction force is that of the upcoming acceleration and of the road load, plus a PI
     correction of the speed error. The force with released accelerator (creep at idle, engine

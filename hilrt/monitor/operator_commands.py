@@ -88,14 +88,13 @@ class Reply(msgspec.Struct):
     text: str = ""
 
 
-_encoder = msgspec.msgpack.Encoder()
 _commands = msgspec.msgpack.Decoder(OperatorCommand)
 _replies = msgspec.msgpack.Decoder(Reply)
 
 
 def encode(message: OperatorCommand | Reply) -> bytes:
     """One frame."""
-    return _encoder.encode(message)
+    return msgspec.msgpack.encode(message)
 
 
 def decode_command(frame: bytes) -> OperatorCommand:
@@ -130,8 +129,7 @@ def _check_numbers(command: OperatorCommand) -> None:
 
 def decode_reply(frame: bytes) -> Reply:
     """Reply in a frame; `msgspec.MsgspecError` for anything else."""
-    reply: Reply = decode_by(_replies, frame)
-    return reply
+    return decode_by(_replies, frame)
 
 
 def same_key(given: str, expected: str) -> bool:
@@ -157,8 +155,6 @@ class CommandPort:
         Carries a command out at once, and returns the reply to send.
     refused : callable
         Called when a sender gives a wrong key.
-    context : zmq.Context, optional
-        Shared context.
     clock : callable
         Monotonic time of this machine, s.
     """
@@ -169,12 +165,10 @@ class CommandPort:
         key: str,
         obey: Callable[[OperatorCommand], Reply],
         refused: Callable[[OperatorCommand], None],
-        context: zmq.Context[zmq.Socket[bytes]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._key, self._obey, self._refused, self._clock = key, obey, refused, clock
-        self._context = context or zmq.Context()
-        self._owns_context = context is None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         self._socket.rcvhwm = self._socket.sndhwm = QUEUE_LENGTH
         self._socket.maxmsgsize = MAX_FRAME
@@ -226,8 +220,7 @@ class CommandPort:
                 self._loop.remove_reader(self._fd)
         self._loop = None
         self._socket.close()
-        if self._owns_context:
-            self._context.term()
+        self._context.term()
 
 
 class CommandClient:
@@ -237,8 +230,7 @@ class CommandClient:
     ----------
     address : str
         Address of the relay, or of the session on this machine.
-    context : zmq.Context, optional
-        Shared context.
+    context : zmq.Context
     run : str
         Run that commands are for; may be changed.
     clock : callable
@@ -248,14 +240,12 @@ class CommandClient:
     def __init__(
         self,
         address: str,
-        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        context: zmq.Context[zmq.Socket[bytes]],
         run: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.run, self._clock = run, clock
-        self._context = context or zmq.Context()
-        self._owns_context = context is None
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         self._socket.linger = 200
         self._socket.sndhwm = QUEUE_LENGTH
         self._socket.immediate = True  # without a connection nothing is queued
@@ -314,5 +304,3 @@ class CommandClient:
     def close(self) -> None:
         """Free the socket."""
         self._socket.close()
-        if self._owns_context:
-            self._context.term()

@@ -200,7 +200,7 @@ def event_line(t: float, text: str) -> str:
 
 
 def closing_line(status: Status) -> str:
-    """How a session ended, in one line."""
+    """The end of a session, in one line."""
     parts = [status.state, f"at {status.t:.1f} s"]
     found = verdict_text(status.verdict, status.evidence_lacking)
     parts += [part for part in (found, status.message) if part]

@@ -228,10 +228,6 @@ class StatusPublisher:
             for name, record in list(self.alarms.records.items())[:MAX_ALARMS]
         ]
 
-    def _cause(self) -> str:
-        """Reason why the session is impaired."""
-        return self._message if self.state == "IMPAIRED" else ""
-
     def _rate(self, steps: int, now_ns: int) -> float:
         """Macro steps per second of wall time since the last call, 1/s; 0 at the first."""
         elapsed_ns = now_ns - self._looked_ns if self._looked_ns else 0
@@ -284,28 +280,12 @@ class StatusPublisher:
             units=dict(zip(outputs.names, outputs.units, strict=True)),
             flags=[RaisedFlag(*flag) for flag in active_flags(numerics.checks, state)],
             set_points=set_points_of(numerics, sources),
-            bonds={
-                table.name: BondStatus(
-                    float(bond.power),
-                    float(bond.residual_energy),
-                    float(bond.tracking_energy),
-                    float(bond.corrected_energy),
-                )
-                for table, bond in zip(numerics.network.bonds.tables, state.bonds, strict=True)
-            },
-            peers={
-                link.name: PeerStatus(
-                    int(exchange.channels["late"][s]),
-                    link.lost,
-                    max(float(exchange.age[s]), 0.0) * 1e3,  # a sample may be ahead of the tick
-                    link.dropped,
-                )
-                for s, link in enumerate(exchange.links)
-            },
+            bonds=_bonds(numerics),
+            peers=_peers(exchange),
             verdict=so_far.word,
             reasons=so_far.reasons,
             evidence_lacking=so_far.evidence_lacking,
-            message=self._cause(),
+            message=self._message if self.state == "IMPAIRED" else "",
             shadow=bool(numerics.plan.session[0].shadow or not given.apply),
             events=list(self._events),
             alarms=self._alarms(),
@@ -318,6 +298,30 @@ class StatusPublisher:
     def _values(self, names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
         order = range(len(names)) if self.order is None else self.order
         return {names[i]: values[i] for i in order}
+
+
+def _bonds(numerics: Numerics) -> dict[str, BondStatus]:
+    return {
+        table.name: BondStatus(
+            float(bond.power),
+            float(bond.residual_energy),
+            float(bond.tracking_energy),
+            float(bond.corrected_energy),
+        )
+        for table, bond in zip(numerics.network.bonds.tables, numerics.state.bonds, strict=True)
+    }
+
+
+def _peers(exchange: Exchanged) -> dict[str, PeerStatus]:
+    return {
+        link.name: PeerStatus(
+            int(exchange.channels["late"][s]),
+            link.lost,
+            max(float(exchange.age[s]), 0.0) * 1e3,  # a sample may be ahead of the tick
+            link.dropped,
+        )
+        for s, link in enumerate(exchange.links)
+    }
 
 
 def set_points_of(numerics: Numerics, sources: dict[str, str]) -> dict[str, SetPointStatus]:

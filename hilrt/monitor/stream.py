@@ -164,7 +164,6 @@ class Happening(msgspec.Struct, kw_only=True):
 
 Message = Head | Signals | Full | Happening
 
-_encoder = msgspec.msgpack.Encoder()
 _decoders: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     HEAD: msgspec.msgpack.Decoder(Head),
     EVENT: msgspec.msgpack.Decoder(Happening),
@@ -175,7 +174,7 @@ _full = msgspec.msgpack.Decoder(Full)
 
 def encode(message: Message | dict[str, Any]) -> bytes:
     """Second frame of a message."""
-    return _encoder.encode(message)
+    return msgspec.msgpack.encode(message)
 
 
 def decode(topic: bytes, frame: bytes) -> Message | None:
@@ -184,8 +183,7 @@ def decode(topic: bytes, frame: bytes) -> Message | None:
     `msgspec.MsgspecError` if the frame is invalid for the topic.
     """
     if topic.startswith(FULL):
-        full: Full = decode_by(_full, frame)
-        return full
+        return decode_by(_full, frame)
     decoder = _decoders.get(topic)
     if decoder is None:
         return None

@@ -173,19 +173,17 @@ class Status(msgspec.Struct, kw_only=True):
     result_counts: dict[str, int] = {}
 
 
-_encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Status)
 
 
 def encode(status: Status) -> bytes:
     """One frame."""
-    return _encoder.encode(status)
+    return msgspec.msgpack.encode(status)
 
 
 def decode(frame: bytes) -> Status:
     """Status in a frame; `msgspec.DecodeError` or `ValidationError` for anything else."""
-    status: Status = decode_by(_decoder, frame)
-    return status
+    return decode_by(_decoder, frame)
 
 
 def merged(before: Status | None, now: Status) -> Status:
@@ -205,9 +203,9 @@ def merged(before: Status | None, now: Status) -> Status:
     )
 
 
-def not_passed(status: Status, most: int = 3) -> list[ResultStatus]:
-    """Newest results that are failed or inconclusive, at most `most` of them."""
-    return [one for one in status.results if one.result != "passed"][-most:]
+def not_passed(status: Status) -> list[ResultStatus]:
+    """The three newest results that are failed or inconclusive."""
+    return [one for one in status.results if one.result != "passed"][-3:]
 
 
 def alarm_order(status: Status) -> list[AlarmStatus]:
@@ -266,9 +264,6 @@ class Telemetry:
     ----------
     address : str
         Address to publish at.
-    context : zmq.Context, optional
-        Shared context; its background thread inherits the affinity of the thread that opens the
-        first socket.
 
     Attributes
     ----------
@@ -276,13 +271,8 @@ class Telemetry:
         Address that watchers connect to.
     """
 
-    def __init__(
-        self,
-        address: str,
-        context: zmq.Context[zmq.Socket[bytes]] | None = None,
-    ) -> None:
-        self._context = context or zmq.Context()
-        self._owns_context = context is None
+    def __init__(self, address: str) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PUB)
         self._socket.sndhwm = QUEUE_LENGTH
         self._socket.linger = LINGER_MS
@@ -290,13 +280,12 @@ class Telemetry:
 
     def publish(self, status: Status) -> None:
         """Send to all watchers, without blocking."""
-        self._socket.send(_encoder.encode(status), zmq.NOBLOCK)
+        self._socket.send(msgspec.msgpack.encode(status), zmq.NOBLOCK)
 
     def close(self) -> None:
         """Close the socket once the last message is sent."""
         self._socket.close()
-        if self._owns_context:
-            self._context.term()
+        self._context.term()
 
 
 def display_order(

@@ -206,7 +206,7 @@ class Hub:
             server.close(_LINGER_MS)
 
     def _open_direct(self) -> None:
-        """Also accept peers of this machine by the direct transport, and watch both as one."""
+        """Accept peers of this machine by the direct transport, too, and watch both as one."""
         try:
             server = local.LocalServer(self.address)
         except OSError as error:

@@ -125,7 +125,6 @@ class LogProgress(msgspec.Struct, frozen=True):
     cut: list[str] = []
 
 
-_encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(LogProgress)
 
 
@@ -154,7 +153,7 @@ class ProgressSender:
         free = shutil.disk_usage(path.parent).free
         progress = LogProgress(rows, missing, path.stat().st_size, free, events, list(cut))
         with contextlib.suppress(zmq.Again):
-            self._socket.send(_encoder.encode(progress), zmq.NOBLOCK)
+            self._socket.send(msgspec.msgpack.encode(progress), zmq.NOBLOCK)
 
     def close(self) -> None:
         """Close the socket once the last messages are sent."""

@@ -162,13 +162,12 @@ class RecordEnd(msgspec.Struct, tag="end"):
     events: int
 
 
-_encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Begin | RecordEvent | Stretched | RecordEnd)
 
 
 def encode(message: Begin | RecordEvent | Stretched | RecordEnd) -> bytes:
     """One frame."""
-    return _encoder.encode(message)
+    return msgspec.msgpack.encode(message)
 
 
 def decode(frame: bytes) -> Begin | RecordEvent | Stretched | RecordEnd:

@@ -120,7 +120,7 @@ def _part(block: Block, rows: slice) -> Block:
 
 
 class StepInputs:
-    """Restores the step's input from rows of a log.
+    """The step's input, restored from rows of a log.
 
     Parameters
     ----------

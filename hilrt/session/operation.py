@@ -27,7 +27,7 @@ LOOPING = (SessionState.RUNNING, SessionState.IMPAIRED)
 
 
 class Operator:
-    """Executes operators' commands.
+    """Execution of operators' commands.
 
     Parameters
     ----------

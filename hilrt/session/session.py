@@ -61,8 +61,6 @@ class SessionRun:
     ) -> None:
         self._file = read(file, pace=options.pace)
         self._options, self._on_change = options, on_change
-        #: Names of the items that the first tick still waits for.
-        self.awaited: list[str] = []
         #: None before `run`.
         self.opened: Opened | None = None
 
@@ -150,7 +148,6 @@ class SessionRun:
         """
 
         def report(left: Sequence[str]) -> None:
-            self.awaited = list(left)
             more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
             message = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
             opened.publisher.announce(str(opened.events.state), message, still=True)
@@ -163,7 +160,6 @@ class SessionRun:
             beside={NUMERICS: in_abandonable_thread(lambda: _load_numerics(expects))},
             on_wait=report,
         )
-        self.awaited = []
         opened.hub.protocol.compare_clocks_again()
         return connected
 

@@ -156,7 +156,7 @@ def _size_tables(
         sensitivities=_sensitivities(platform.verification),
         contributions=_contributions(network),
         passes=_passes(network),
-        feeds=_feeds(network),
+        feeds=_pairs(network.fed, rows.FeedPlan, ("input", "giver")),
         receives=_receives(network),
         direct=_rows(rows.DirectAnswer, known.direct if known else ()),
         error_paths=_rows(rows.ErrorPath, known.paths if known else ()),
@@ -424,10 +424,6 @@ def _pairs(relation: Relation, row: type[R], names: tuple[str, str]) -> Table[R]
     found = table(row, len(relation))
     found[names[0]], found[names[1]] = relation.row, relation.column
     return found
-
-
-def _feeds(network: Network) -> Table[rows.FeedPlan]:
-    return _pairs(network.fed, rows.FeedPlan, ("input", "giver"))
 
 
 def _passes(network: Network) -> Table[rows.PassPlan]:

@@ -241,34 +241,12 @@ def start_state(
     model : ModelState, optional
         Where the plan has a model.
     """
-    state = State(
-        session=table(rows.SessionStateRow, 1),
-        subsystems=table(rows.SubsystemState, len(plan.subsystems)),
-        outputs=table(rows.OutputState, len(plan.outputs)),
-        inputs=table(rows.InputState, len(plan.inputs)),
-        connections=table(rows.ConnectionStateRow, len(plan.connections)),
-        drives=table(rows.DriveState, len(plan.drives)),
-        stimuli=table(rows.StimulusState, len(plan.stimuli)),
-        faults=table(rows.FaultState, len(plan.faults)),
-        alterations=table(rows.AlterationState, len(plan.alterations)),
-        underway=table(rows.UnderwayValue, int(plan.alterations["slots"].sum())),
-        parameters=table(rows.ParameterState, len(plan.parameters)),
-        bonds=table(rows.BondState, len(plan.bonds)),
-        elements=table(rows.ElementState, len(plan.elements)),
-        errors=table(rows.ErrorState, plan.session[0].error_states),
-        answers=table(rows.AnswerState, 0 if known is None else len(known.factors())),
-        checks=table(rows.CheckState, len(plan.checks)),
-        causes=table(rows.CauseState, len(plan.causes)),
-        alarms=table(rows.AlarmState, len(plan.alarms)),
-        registers=program.registers.copy(),
-        memory=program.memory.copy(),
-        model=model or no_model_state(),
-    )
+    factors = np.zeros(0) if known is None else known.factors()
+    state = _empty_state(plan, program, len(factors), model)
+    state.answers["factor"] = factors
     first_step = plan.session["first_step"]
-    if known is not None:
-        state.answers["factor"] = known.factors()
-        if known.own:
-            state.errors["reached"] = known.reached
+    if known is not None and known.own:
+        state.errors["reached"] = known.reached
     state.session["h_next"] = state.session["controlled_step"] = first_step
     state.session["step_integral"] = np.log(first_step)
     state.session["error"] = np.nan
@@ -292,6 +270,33 @@ def start_state(
     state.alarms["previous"] = state.alarms["previous_t"] = np.nan
     state.alarms["since"] = np.inf
     return state
+
+
+def _empty_state(plan: Plan, program: Program, answers: int, model: ModelState | None) -> State:
+    """A state of a plan's sizes; all values are zero except the program's and the model's."""
+    return State(
+        session=table(rows.SessionStateRow, 1),
+        subsystems=table(rows.SubsystemState, len(plan.subsystems)),
+        outputs=table(rows.OutputState, len(plan.outputs)),
+        inputs=table(rows.InputState, len(plan.inputs)),
+        connections=table(rows.ConnectionStateRow, len(plan.connections)),
+        drives=table(rows.DriveState, len(plan.drives)),
+        stimuli=table(rows.StimulusState, len(plan.stimuli)),
+        faults=table(rows.FaultState, len(plan.faults)),
+        alterations=table(rows.AlterationState, len(plan.alterations)),
+        underway=table(rows.UnderwayValue, int(plan.alterations["slots"].sum())),
+        parameters=table(rows.ParameterState, len(plan.parameters)),
+        bonds=table(rows.BondState, len(plan.bonds)),
+        elements=table(rows.ElementState, len(plan.elements)),
+        errors=table(rows.ErrorState, plan.session[0].error_states),
+        answers=table(rows.AnswerState, answers),
+        checks=table(rows.CheckState, len(plan.checks)),
+        causes=table(rows.CauseState, len(plan.causes)),
+        alarms=table(rows.AlarmState, len(plan.alarms)),
+        registers=program.registers.copy(),
+        memory=program.memory.copy(),
+        model=model or no_model_state(),
+    )
 
 
 def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:

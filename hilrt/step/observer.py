@@ -20,7 +20,7 @@ class Turn(NamedTuple):
 
 
 class Observer:
-    """Notified of events in the slack; the methods do nothing unless overridden.
+    """Base of observers, which are notified in the slack; its methods do nothing.
 
     A `HilrtError` that a method raises ends the session: it is a finding, such as a lost subsystem.
     Any other exception is a defect. It ends the session safely if the observer is `required`;
@@ -64,7 +64,7 @@ class Observer:
 
 
 class Observers:
-    """Notifies observers, in a fixed order.
+    """The observers of a loop, notified in a fixed order.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class Column(NamedTuple):
 
 
 class Gather:
-    """Fills `row` from the tables.
+    """Copy of the tables' signals to `row`.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Gather:
 
 
 class Scatter:
-    """Writes rows of a log back into the tables.
+    """Copy of a log's rows back to the tables.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def available_cpus() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-# Read at import: once pinned, the process no longer sees the other processors.
+# Read at import: a pinned process cannot query the other processors.
 ALL_CPUS = available_cpus()
 
 

@@ -68,7 +68,7 @@ class Overrun(abc.ABC):
 
 
 class SkipTicks(Overrun):
-    """Skips ticks and keeps the grid."""
+    """Policy that skips ticks and keeps the grid."""
 
     def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
         step_ns = self.grid.step_ns
@@ -79,7 +79,7 @@ class SkipTicks(Overrun):
 
 
 class SkipLateStarts(SkipTicks):
-    """Also skips a tick that could only begin later than `LATEST_START`.
+    """Policy that, in addition, skips a tick that could only begin later than `LATEST_START`.
 
     Not for sessions of several rates: a subsystem due at every tenth tick would lose all ten.
     """
@@ -98,22 +98,20 @@ class SkipLateStarts(SkipTicks):
 
     def wake(self, t_ns: int, now_ns: int) -> int:
         """See `Overrun.wake`; if the clock is always late, ticks run late."""
-        was_late, self._woke_late = self._woke_late, self._is_late(t_ns, now_ns)
+        was_late = self._woke_late
+        self._woke_late = now_ns - self.grid.clock_ns(t_ns) > self._latest_start_ns
         if not self._woke_late or was_late or self.overran:
             return t_ns
         later_ns = self._resolve(self._passed(t_ns, now_ns), t_ns, now_ns)
         self.overran = later_ns > t_ns
         return later_ns
 
-    def _is_late(self, t_ns: int, now_ns: int) -> bool:
-        return now_ns - self.grid.clock_ns(t_ns) > self._latest_start_ns
-
     def _passed(self, t_ns: int, now_ns: int) -> int:
         return super()._passed(t_ns, now_ns + self._ahead_ns)
 
 
 class StretchGrid(Overrun):
-    """Shifts the grid by the overrun and skips no tick.
+    """Policy that shifts the grid by the overrun and skips no tick.
 
     Parameters
     ----------
@@ -135,7 +133,7 @@ class StretchGrid(Overrun):
 
 
 class EndSession(Overrun):
-    """Ends the session: `SessionFault`."""
+    """Policy that ends the session: `SessionFault`."""
 
     def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
         behind_ns = now_ns - self.grid.clock_ns(t_ns)

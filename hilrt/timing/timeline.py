@@ -13,7 +13,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -30,36 +30,6 @@ STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
 LONGEST: Final = ("wake", "previous", "cut", "macro_step", "dispatch")
 #: Number of slowest ticks kept with all their parts.
 KEPT: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class SlowTick:
-    """One of the slowest ticks.
-
-    Attributes
-    ----------
-    tick, t : int, float
-        Its number and session time, s.
-    lateness_us : float
-        Time from the target to the end of the dispatch, µs.
-    wake_us, cut_us, macro_step_us, dispatch_us, slack_us : float
-        Its parts, µs; the slack is that of the previous tick, None at the first.
-    cause : str
-        The part that took longest, a key of `hilrt.wording.MISSED_BECAUSE`.
-    late : list of str
-        Subsystems whose samples were late at this tick.
-    """
-
-    tick: int
-    t: float
-    lateness_us: float
-    wake_us: float
-    cut_us: float
-    macro_step_us: float
-    dispatch_us: float
-    slack_us: float | None
-    cause: str
-    late: list[str]
 
 
 class Timeline:
@@ -91,7 +61,7 @@ class Timeline:
         self._counts = np.zeros((len(STAGES) + 1, BINS), np.int64)
         self._longest_ns = np.zeros(len(STAGES) + 1, np.int64)
         self._count_tick = count_tick_entry(self.parts_us, self._counts, self._longest_ns)
-        self._slowest: list[tuple[int, int, SlowTick]] = []
+        self._slowest: list[tuple[int, int, dict[str, Any]]] = []
 
     def add(
         self,
@@ -141,9 +111,18 @@ class Timeline:
         """Add the newest tick to the slowest ones."""
         wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us.tolist()
         before_us = None if math.isnan(slack_us) else slack_us
-        kept = SlowTick(
-            tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, before_us, cause, late
-        )
+        kept = {
+            "tick": tick,
+            "t": t,
+            "lateness_us": lateness * 1e-3,
+            "wake_us": wake_us,
+            "cut_us": cut_us,
+            "macro_step_us": step_us,
+            "dispatch_us": sent_us,
+            "slack_us": before_us,
+            "cause": cause,
+            "late": late,
+        }
         push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
         push(self._slowest, (lateness, -tick, kept))  # of equally slow ticks keep the earliest
 
@@ -173,8 +152,8 @@ class Timeline:
         return {stage: times.quantiles() for stage, times in self.stages.items()}
 
     def slowest(self) -> list[dict[str, Any]]:
-        """The slowest ticks, slowest first."""
-        return [asdict(entry) for _, _, entry in sorted(self._slowest, reverse=True)]
+        """The slowest ticks, slowest first; keys as in docs/summary.md."""
+        return [entry for _, _, entry in sorted(self._slowest, reverse=True)]
 
 
 # Counts of the master's loop.

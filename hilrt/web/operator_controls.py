@@ -384,7 +384,7 @@ class AlarmList:
         self.area = column(self._more, sizing_mode="stretch_width", name="alarms")
 
     def update(self, status: Status | None, allowed: bool) -> None:
-        """Show the alarms of a status; `allowed` tells whether operators may acknowledge them."""
+        """Show the alarms of a status; `allowed`: operators may acknowledge them."""
         alarms = alarm_order(status) if status is not None else []
         rows = [self._row(alarm, allowed) for alarm in alarms[:MOST]]
         for name in self._rows.keys() - {alarm.name for alarm in alarms}:  # alarms of another run

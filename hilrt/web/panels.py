@@ -240,14 +240,18 @@ def set_points_html(status: Status) -> str:
     )
 
 
-def values_html(viewer: Viewer, limit: int = 8) -> str:
+#: Number of values shown if the session file selects none.
+MAX_VALUES = 8
+
+
+def values_html(viewer: Viewer) -> str:
     """Set-points, and in large type the outputs that the session file selects, or the first."""
     status = viewer.status
     if status is None or not status.values:
         return '<p class="soft">Values come with the first steps.</p>'
     chosen = viewer.head.values if viewer.head is not None else []
     shown = list(shown_values(status.values, chosen).items())
-    shown = shown if chosen else shown[:limit]
+    shown = shown if chosen else shown[:MAX_VALUES]
     cells = "".join(
         f'<div class="value"><span class="soft">{text(name)}</span><b>{number(value)}</b>'
         f'<span class="soft">{stated(status.units.get(name, ""))}</span></div>'
@@ -348,7 +352,7 @@ class EventRow(NamedTuple):
     key: str
 
 
-def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list[EventRow]:
+def event_rows(viewer: Viewer, alarms_only: bool) -> list[EventRow]:
     """Rows, newest first; with `alarms_only`, only unacknowledged ones above level info."""
     flags: dict[RaisedFlag, list[Happening]] = {}
     kinds: dict[tuple[str, ...], list[Happening]] = {}
@@ -369,7 +373,7 @@ def event_rows(viewer: Viewer, alarms_only: bool, limit: int = MAX_ROWS) -> list
     rows.sort(key=lambda row: -row.number)
     if alarms_only:
         rows = [row for row in rows if row.level[0] in MARKS and not row.acknowledged]
-    return rows[:limit]
+    return rows[:MAX_ROWS]
 
 
 MARKS = set(LEVEL_MARKS.values())

@@ -82,7 +82,7 @@ async def test_port_obeys_the_key_alone():
 
     port = CommandPort("tcp://127.0.0.1:*", "secret", obey, refused.append)
     port.start()
-    client = CommandClient(port.address)
+    client = CommandClient(port.address, zmq.Context.instance())
     try:
         good = await asyncio.to_thread(client.ask, OperatorCommand(action="safe", key="secret"))
         bad = await asyncio.to_thread(client.ask, OperatorCommand(action="stop", key="wrong"))
@@ -124,7 +124,7 @@ async def test_late_commands_are_dropped_unless_they_bring_to_rest():
 
 
 def test_command_is_not_kept_for_a_session_that_comes_later(unused_tcp_port):
-    client = CommandClient(f"tcp://127.0.0.1:{unused_tcp_port}")
+    client = CommandClient(f"tcp://127.0.0.1:{unused_tcp_port}", zmq.Context.instance())
     context = zmq.Context()
     later = context.socket(zmq.ROUTER)
     try:
@@ -140,7 +140,7 @@ def test_command_without_an_answer_is_answered_once_in_time():
     context, now = zmq.Context(), [5.0]
     silent = context.socket(zmq.ROUTER)
     port = silent.bind_to_random_port("tcp://127.0.0.1")
-    client = CommandClient(f"tcp://127.0.0.1:{port}", run="r", clock=lambda: now[0])
+    client = CommandClient(f"tcp://127.0.0.1:{port}", context, run="r", clock=lambda: now[0])
     try:
         assert client.connected(10.0)
         number = client.send(OperatorCommand(action="stop"))
@@ -157,6 +157,6 @@ def test_command_without_an_answer_is_answered_once_in_time():
 
 
 def test_nobody_there_is_an_answer_in_time():
-    client = CommandClient("tcp://127.0.0.1:9")
+    client = CommandClient("tcp://127.0.0.1:9", zmq.Context.instance())
     assert client.ask(OperatorCommand(action="safe"), timeout_s=0.05).ok is False
     client.close()

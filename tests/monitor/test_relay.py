@@ -353,7 +353,7 @@ def test_strangers_cannot_take_all_descriptors_of_the_relay(unused_tcp_port):
 
 def test_client_without_session():
     local = LocalAddresses()
-    client = CommandClient(local.get("nobody"))
+    client = CommandClient(local.get("nobody"), zmq.Context.instance())
     assert not client.ask(OperatorCommand(action="mark"), timeout_s=0.05).ok
     client.close()
     local.close()

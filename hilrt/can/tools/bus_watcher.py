@@ -15,6 +15,7 @@ from hilrt.can.frame import ERROR, EXTENDED, Frame
 from hilrt.can.id_table import IdTable, is_j1939, unpack
 from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.message_stats import MessageStats
+from hilrt.can.tools.port_lines import ALIVE
 from hilrt.can.tools.session_draft import fault, reason
 
 #: Bits of a classic frame besides data, identifier included; stuffing adds up to a fifth.
@@ -56,7 +57,7 @@ class Row:
 
 
 class _Decoder:
-    """Converts a message's signals to text.
+    """Converter of a message's signals to text.
 
     Attributes
     ----------
@@ -64,22 +65,22 @@ class _Decoder:
         Reason why the message cannot be decoded; else empty.
     """
 
-    def __init__(self, message: Message, alive: str) -> None:
+    def __init__(self, message: Message) -> None:
         self.name = message.name
         self.signals = message.signals
         self.sound = [not fault(message, signal) for signal in message.signals]
         self.problem = ""
         names = [signal.name for signal in message.signals]
-        self.marked = [n for n in names if n != alive] if is_j1939(message) else []
+        self.marked = [n for n in names if n != ALIVE] if is_j1939(message) else []
         self.decode: Callable[[bytes], Sequence[float | None]] = lambda data: [None] * len(names)
         try:
             if names:
                 self.decode = codec(message, names, marked=self.marked, strict=False).decode
         except Exception as error:  # errors in a database may raise any exception
             self.problem = reason(message, error)
-        counted = alive in names and self.sound[names.index(alive)]
-        self.alive = names.index(alive) if counted else None
-        self.modulus = 1 << message.get_signal_by_name(alive).length if counted else 1
+        counted = ALIVE in names and self.sound[names.index(ALIVE)]
+        self.alive = names.index(ALIVE) if counted else None
+        self.modulus = 1 << message.get_signal_by_name(ALIVE).length if counted else 1
 
     def read(self, data: bytes) -> tuple[dict[str, str], int, int | None]:
         """Signals of a frame as text, number of bad ones, and the counter."""
@@ -122,14 +123,14 @@ def _text(signal: Signal, value: float) -> str:
 
 
 class _ContainerDecoder:
-    """Converts the messages in a container to text, their signals as ``Message.Signal``."""
+    """Converter of a container's messages to text, their signals as ``Message.Signal``."""
 
-    def __init__(self, container: Message, alive: str) -> None:
+    def __init__(self, container: Message) -> None:
         self.name = container.name
         self.problem = ""
         self._container = container
         inside = container.contained_messages or ()
-        self._decoders = {id(message): _Decoder(message, alive) for message in inside}
+        self._decoders = {id(message): _Decoder(message) for message in inside}
 
     def read(self, data: bytes) -> tuple[dict[str, str], int, None]:
         """Signals of a frame as text, as for `_Decoder`; unknown messages as bytes."""
@@ -153,8 +154,6 @@ class BusWatcher:
     ----------
     messages : iterable of Message
         Messages of a database; empty: frames are shown as bytes.
-    alive : str
-        Name of the counter signal, for losses.
 
     Attributes
     ----------
@@ -167,12 +166,11 @@ class BusWatcher:
         bytes.
     """
 
-    def __init__(self, messages: Iterable[Message] = (), alive: str = "Alive") -> None:
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.rows: dict[int, Row] = {}
         self.frames = self.error_frames = self.undecodable = 0
         made: list[tuple[Message, _Decoder | _ContainerDecoder]] = [
-            (m, _ContainerDecoder(m, alive) if m.is_container else _Decoder(m, alive))
-            for m in messages
+            (m, _ContainerDecoder(m) if m.is_container else _Decoder(m)) for m in messages
         ]
         self.problems = [
             f"message {decoder.name} cannot be decoded, it is shown as bytes: {decoder.problem}; "
