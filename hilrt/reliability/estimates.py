@@ -109,6 +109,9 @@ class Estimate(NamedTuple):
     own : float
         Part of the error that is due to the subsystems' own integration, as far as trials show it;
         both parts may cancel.
+    doubt : str
+        Disturbed input that determines the value, with the disturbance, because no evidence shows
+        that the signal is more accurate; empty if another rule determines it.
     """
 
     unit: str
@@ -119,6 +122,7 @@ class Estimate(NamedTuple):
     how: str
     order: float = math.nan
     own: float = 0.0
+    doubt: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -193,7 +197,7 @@ def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[di
     how = how_estimated(plan, moved=bool(state.session["sensitivities_moved"][0]))
     if how == RENEWED and _changed(state):
         how = RENEWED_CHANGED
-    spread = np.maximum(*spreads(outputs))
+    spread, doubts = np.maximum(*spreads(outputs)), np.full(len(coupled), "", np.object_)
     yield
     unknown = _unknown(network, state.inputs, inputs)
     if how != GAIN_RANGE:
@@ -211,7 +215,9 @@ def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[di
             least = ROUNDING_ALONG if how in (RENEWED, RENEWED_CHANGED) else ROUNDING
             value = np.where(value <= least * outputs["peak"], worst * spread, value)
         if not plan.session["error_renewed"][0]:
-            value, how = yield from _tried_once(network, plan, state, value, how)
+            followed = value
+            value, how, doubt = yield from _tried_once(network, plan, state, value, how)
+            doubts = np.where(value > followed, doubt, "")
     yield
     value = np.maximum(value, ROUNDING * outputs["peak"])
     demanded = plan.outputs["error_high"][coupled] == 0.0
@@ -220,13 +226,13 @@ def estimates_in_parts(network: Network, plan: Plan, state: State) -> InParts[di
     value, hows = np.where(lacking, np.nan, value), np.where(lacking, LACKING, how)
     own = np.sqrt(outputs["own_square"] / outputs["moment_seconds"])
     own = np.where(np.isin(hows, PROPAGATED), own, 0.0)
-    columns = (coupled, value, spread, hows, own)
+    columns = (coupled, value, spread, hows, own, doubts)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     names, units, found = network.outputs.names, network.outputs.units, dict[str, Estimate]()
-    for k, (i, v, s, how, part) in enumerate(rows):
+    for k, (i, v, s, how, part, doubt) in enumerate(rows):
         if k % ROWS_PER_PART == 0:
             yield
-        found[names[i]] = make_estimate(units[i], v, s, how)._replace(own=part)
+        found[names[i]] = make_estimate(units[i], v, s, how)._replace(own=part, doubt=doubt)
     return found
 
 
@@ -246,8 +252,8 @@ def _changed(state: State) -> bool:
 
 def _tried_once(
     network: Network, plan: Plan, state: State, value: Floats, how: str
-) -> InParts[tuple[Floats, str]]:
-    """Estimates of the coupled outputs, and their method, if only the start was probed.
+) -> InParts[tuple[Floats, str, str]]:
+    """Estimates of the coupled outputs, their method and doubt, if only the start was probed.
 
     They are invalid if they exceed the signals, or if nothing responded to inputs that were
     disturbed later (an open clutch, a relay that has not switched). Unless everything is linear, no
@@ -258,15 +264,18 @@ def _tried_once(
     spread = np.maximum(*spreads(state.outputs[coupled]))
     yield
     inputs, giving = network.inputs, network.outputs.member[coupled]
-    passing = (plan.inputs["connected"] != 0) & np.isin(inputs.member, giving)
-    disturbed = np.max(disturbed_shares(state.inputs[passing]), initial=0.0)
+    passing = np.flatnonzero((plan.inputs["connected"] != 0) & np.isin(inputs.member, giving))
+    shares = disturbed_shares(state.inputs[passing])
+    disturbed = np.max(shares, initial=0.0)
     worst = np.max(value / np.maximum(spread, TINY), initial=0.0)
     silent = worst <= ROUNDING_ALONG and disturbed > NOTICED
     if silent or (how != PROBED and worst > BEYOND):
         value, _ = yield from _gain_range(network, plan, state, spread)
-        return value, GAIN_RANGE_START
-    least = min(disturbed, MOST_DOUBTED) * spread
-    return value if how == PROBED else np.maximum(value, least), how
+        return value, GAIN_RANGE_START, ""
+    if how == PROBED or disturbed == 0.0:
+        return value, how, ""
+    doubt = f"{inputs.names[passing[np.argmax(shares)]]} ({disturbed:.1%} of its variation)"
+    return np.maximum(value, min(disturbed, MOST_DOUBTED) * spread), how, doubt
 
 
 def _gain_range(

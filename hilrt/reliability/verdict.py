@@ -68,6 +68,12 @@ EVIDENCE = {
     "that run as fast as possible",
     GAIN_RANGE_MANY: 'repeat = "half" would show the error of models that run as fast as possible',
 }
+#: Reason if an estimate is only that large because no evidence shows that it is smaller.
+NOT_SHOWN = (
+    "evidence is lacking: the responses were probed only once, so no signal counts as more "
+    "accurate than the most disturbed input, {}; fewer late samples or a less noisy source of "
+    "that input would lower the estimate"
+)
 STILL = (
     "no coupled signal has moved, so nothing shows how the subsystems respond; drive an "
     "input, for example with a stimulus"
@@ -280,9 +286,13 @@ def _grade_error(error: Estimate) -> int:
 def _share_of(error: Estimate) -> str:
     share = f"{number(100.0 * error.relative, 2)} % of its variation"
     if error.how == OF_MODEL:
-        return f"{share}, by a reference model that was not validated"
+        share += ", by a reference model that was not validated"
     if error.is_own:
         share += f"; {OWN_STEP}"
+    if error.doubt:
+        return f"{share}; {NOT_SHOWN.format(error.doubt)}"
+    if error.how == OF_MODEL:
+        return share
     if error.how == GAIN_RANGE_LAG:
         share += (
             "; it includes the lag of direct feedthrough as a delay of one step, which was "
