@@ -45,6 +45,7 @@ ELSEWHERE = {
         "versions",
         "host",
         "estimated_error",
+        "own_integration",
         "advice",
         "sending_interval_s",
         "growth_per_s",
