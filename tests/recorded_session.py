@@ -46,6 +46,7 @@ ELSEWHERE = {
         "host",
         "estimated_error",
         "advice",
+        "rejected",
         "sending_interval_s",
         "growth_per_s",
         "stable_step_s",
