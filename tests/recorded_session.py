@@ -47,6 +47,7 @@ ELSEWHERE = {
         "estimated_error",
         "own_integration",
         "advice",
+        "rejected",
         "sending_interval_s",
         "growth_per_s",
         "stable_step_s",

@@ -140,7 +140,9 @@ def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float
 def _error_table(summary: Mapping[str, Any]) -> str:
     """Estimated error of every coupling signal, and advice to reduce it."""
     changes = [str(change["text"]) for change in summary.get("advice") or ()]
+    rejected = [str(reason) for reason in summary.get("rejected") or ()]
     note = f"What would help: {'; '.join(changes)}." if changes else ""
+    note += f" Rejected: {'; '.join(rejected)}." if rejected else ""
     note = f"{note} {about_errors(summary)}".strip()
     heading = "Estimated error of the coupling signals over the session (RMS, 95 %)"
     columns = ["signal", *ERROR_COLUMNS]

@@ -1,43 +1,63 @@
-"""Recommend a macro step from the figures of a session, with the reason.
+"""Recommend a macro step from the figures of a log, with the reason.
 
-Upper bound: the connection defect, the error of extrapolation over a step, is proportional to the
-step to the power k+1 for extrapolation of order k, and so is the power residual that it causes. If
-a session with step h has a defect that is a share s of the signal, a share s* is reached with
+The step is chosen by the code of `hilrt advise` (`hilrt.reliability.choose_settings`). Upper bound:
+the connection defect, the error of extrapolation over a step, is proportional to the step to the
+power k+1 for extrapolation of order k, and so is the power residual that it causes. If a session
+with step h has a defect that is a share s of the signal, a share s* is reached with
 ``h (s*/s)^(1/(k+1))``. Lower bound: the macro step and its subsystems must be computed in time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hilrt.analyze.log_statistics import LogStatistics
-from hilrt.wording import number
+from hilrt.reliability.choose_settings import (
+    LATE,
+    Bound,
+    Candidate,
+    Prediction,
+    choose,
+    in_ms,
+    longest_of,
+    percent,
+    sending_bounds,
+    time_bounds,
+)
 
 #: Target, as a share of the threshold; the rest is a margin.
 MARGIN = 0.5
 #: Largest factor between the step used and the step recommended.
 FURTHEST = 10.0
-#: Share of the step that a subsystem's computation may take in real time.
-SOLVER_SHARE = 0.8
-#: Quantile of the times for which a step must be long enough.
-LATE = 0.99
 #: A step above this share of `FURTHEST` is the longest one that was examined.
 NEARLY = 0.99
 #: Basis of the bound by stability.
 STABLE = "beyond it the exchange lets errors grow, with the stiffest responses that trials showed"
+#: Largest share of the target, with an allowance for rounding.
+AIM = 1.0 + 1e-9
 #: Defects below this share of their signal are rounding errors.
 _NOTHING = 1e-12
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A bound on the step, s, and its origin."""
+class Figure(NamedTuple):
+    """A figure of the session that limits the step.
 
-    step_s: float
+    Attributes
+    ----------
+    share : float
+        Relative to its target, with the session's step.
+    power : int
+        Of the step, to which it is proportional.
+    basis : str
+        Its origin.
+    """
+
+    share: float
+    power: int
     basis: str
 
 
@@ -109,23 +129,18 @@ def advise(
     # Skipped ticks make intervals longer than the step, and defects are those of the intervals.
     interval = statistics.duration_s / max(statistics.rows - 1, 1)
     used = interval if variable else steps.last
-    bounds = [*_accuracy_bounds(statistics, tables, bonds, interval)]
+    figures = [*_figures(statistics, tables, bonds)]
     if named_s is not None:
-        bounds.append(Bound(named_s, "the estimated error requires it, see the verdict's advice"))
+        basis = "the estimated error requires it, see the verdict's advice"
+        figures.append(Figure(interval / named_s, 1, basis))
     if stable_s is not None and stable_s < NEARLY * FURTHEST * used:
-        bounds.append(Bound(stable_s, STABLE))
-    above = min(bounds, key=lambda b: b.step_s, default=None)
-    lower = [*_real_time_bounds(statistics, tables)]
-    lower += [
-        Bound(every, f"{name} sends new values every {in_ms(every)}")
-        for name, every in sends_s.items()
-    ]
-    below = max(lower, key=lambda b: b.step_s, default=None)
+        figures.append(Figure(interval / stable_s, 1, STABLE))
+    below = longest_of([*_real_time_bounds(statistics, tables), *sending_bounds(sends_s)])
     skipped = (
         f" ({in_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
     )
     at = f"{'Mean step' if variable else 'Step'} of the session: {in_ms(used)}{skipped}."
-    return _advice(used, above, below, at, bool(bonds))
+    return _advice(used, _longest(interval, figures, below), below, at, bool(bonds))
 
 
 def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bonds: bool) -> Advice:
@@ -142,21 +157,39 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str, bond
             "subsystem, or its transmission, faster."
         )
         return Advice(used, above, below, None, " ".join(parts))
-    recommended = _round_down(above.step_s)
-    if below is not None:
-        recommended = max(recommended, below.step_s)
+    recommended = above.step_s
     near = 0.5 * used <= recommended <= 2.0 * used
     verb = "the step fits" if near else "lengthen it" if recommended > used else "shorten it"
     parts.insert(1, f"Recommended: {in_ms(recommended)} ({verb}).")
     return Advice(used, above, below, recommended, " ".join(parts))
 
 
-def _accuracy_bounds(
-    statistics: LogStatistics,
-    tables: Mapping[str, Any],
-    bonds: Mapping[str, Mapping[str, str]],
-    used: float,
-) -> Iterable[Bound]:
+def _longest(used: float, figures: Sequence[Figure], below: Bound | None) -> Bound | None:
+    """Longest step that the figures permit, and the one that permits no longer step."""
+    if not figures:
+        return None
+
+    def worst(step: float) -> Figure:
+        ratio = step / used
+        at = [figure._replace(share=figure.share * ratio**figure.power) for figure in figures]
+        return max(at, key=lambda figure: figure.share)
+
+    def predict(_: Candidate, step: float) -> Prediction:
+        figure = worst(step)
+        return Prediction(figure.share, math.inf, "", why=figure.basis)
+
+    steps = _two_digits(used / FURTHEST, used * FURTHEST)
+    if below is not None and steps[0] < below.step_s < steps[-1]:
+        steps = sorted({*steps, below.step_s})
+    found = choose([Candidate("", {})], steps, predict, aim=AIM, first=used, tries=len(steps))
+    if found.best is None:
+        return Bound(steps[0], worst(steps[0]).basis)
+    return Bound(found.best.step_s, worst(found.best.step_s).basis)
+
+
+def _figures(
+    statistics: LogStatistics, tables: Mapping[str, Any], bonds: Mapping[str, Mapping[str, str]]
+) -> Iterable[Figure]:
     limits = tables.get("reliability") or {}
     orders = _orders(tables)
     default = _default_order(tables)
@@ -175,7 +208,7 @@ def _accuracy_bounds(
                 f"connection defect of {port} is {percent(share)} of the signal{corrected} "
                 f"(limit {percent(limit)}, aimed at half), order {order}"
             )
-            yield Bound(_scaled(used, share, limit, order), basis)
+            yield Figure(share / (MARGIN * limit), order + 1, basis)
     for bond in bonds:
         residual = statistics.stats.get(f"{bond}:residual_power")
         power = statistics.stats.get(f"{bond}:power")
@@ -188,7 +221,7 @@ def _accuracy_bounds(
                 f"power residual of bond {bond} is {percent(share)} of its power (limit "
                 f"{percent(limit)}, aimed at half), order {default}"
             )
-            yield Bound(_scaled(used, share, limit, default), basis)
+            yield Figure(share / (MARGIN * limit), default + 1, basis)
 
 
 def _corrected_inputs(
@@ -226,37 +259,6 @@ def _real_time_bounds(statistics: LogStatistics, tables: Mapping[str, Any]) -> I
     yield from time_bounds(late, share, computes)
 
 
-def time_bounds(
-    late_us: float, deadline: float, computes_us: Mapping[str, float], quantile: float = LATE
-) -> Iterable[Bound]:
-    """Shortest steps in real time, by the times required.
-
-    Parameters
-    ----------
-    late_us : float
-        Time from a tick until the inputs are sent, µs.
-    deadline : float
-        Limit of that time, as a share of a step.
-    computes_us : mapping of str to float
-        Time of each subsystem for a step: computing, and transmission if known, µs.
-    quantile : float
-        Quantile of these times, for the text.
-    """
-    p = f"p{number(100.0 * quantile, 4)}"
-    yield Bound(
-        late_us * 1e-6 / deadline,
-        f"inputs are sent {number(late_us, 3)} µs after the tick ({p}), the deadline is "
-        f"{percent(deadline)} of the step",
-    )
-    for peer, slow in computes_us.items():
-        yield Bound(slow * 1e-6 / SOLVER_SHARE, f"{peer} needs {number(slow, 3)} µs a step ({p})")
-
-
-def _scaled(used: float, share: float, limit: float, order: int) -> float:
-    factor = float((MARGIN * limit / share) ** (1.0 / (order + 1)))
-    return used * min(max(factor, 1.0 / FURTHEST), FURTHEST)
-
-
 def _default_order(tables: Mapping[str, Any]) -> int:
     extrapolation = (tables.get("master") or {}).get("extrapolation") or {}
     order = extrapolation.get("order", 1) if isinstance(extrapolation, dict) else 1
@@ -272,17 +274,10 @@ def _orders(tables: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _round_down(step: float) -> float:
-    """Round down to two digits."""
-    unit = 10.0 ** (math.floor(math.log10(step)) - 1)
-    return float(f"{math.floor(step / unit * (1 + 1e-9)) * unit:.2g}")
-
-
-def in_ms(step: float) -> str:
-    """A step, s, in ms."""
-    return f"{number(step * 1e3, 3)} ms"
-
-
-def percent(share: float) -> str:
-    """A share in %."""
-    return f"{number(100.0 * share, 2)} %"
+def _two_digits(shortest: float, longest: float) -> list[float]:
+    """Steps with two digits between two bounds, s."""
+    decades = range(math.floor(math.log10(shortest)) - 1, math.ceil(math.log10(longest)))
+    steps = [float(f"{digits}e{decade}") for decade in decades for digits in range(10, 100)]
+    return [
+        step for step in steps if shortest <= step * (1.0 + 1e-9) and step <= longest * (1.0 + 1e-9)
+    ]

@@ -157,7 +157,9 @@ def _report_adaptation(
     if owner in topology.final:
         first = f"{owner!r} cannot be probed by a trial, as it does not save and restore its state"
     if side.output >= 0:
+        least = correction.mu_range[0] if correction.mu_range else 0.0
         text = f"otherwise from {effort}, {correction.effort_side_flow} and {bond.flow}"
+        text += f"; it is {least:g} until these show what it should be"
         findings.info(table, f"mu adapts: {first}; {text}")
         return
     if correction.effort_side_flow is not None:

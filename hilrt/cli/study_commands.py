@@ -239,8 +239,8 @@ def advise(
     The session's models are tested with different settings. Exit status: 0 with a
     recommendation, 1 without, 2 wrong input.
     """
-    from hilrt.analyze.step_advice import percent
     from hilrt.files.text import write_whole
+    from hilrt.reliability.choose_settings import percent
     from hilrt.studies.advise_session import advice_patch, advise_session, remarks_of
     from hilrt.studies.measured_delays import read_delays
 

@@ -348,7 +348,8 @@ class Correction(Table):
     #: With `mu_range`, where no trial finds the effort's direct responses: output of the effort's
     #: subsystem that is the flow at the other end of the coupling, `"subsystem.output"`, with the
     #: direction and the unit of `flow` (a spring between two masses: the speed of the mass on the
-    #: effort's side). Default: `mu` then stays.
+    #: effort's side). `mu` is the lower bound until these show what it should be. Default: `mu`
+    #: then stays.
     effort_side_flow: str | None = None
     #: `"energy"`: share ν of the energy not yet corrected that is corrected in each step.
     nu: NonNegative = 0.0

@@ -46,14 +46,33 @@ def adapt_mu(settings: BondPlan, bond: BondState, repaid: float) -> None:
 
     For an undamped linear system that is the required share, ``<v2^2> / (2 (<v2^2> - <v1 v2>))``.
     Energy that was recently created despite the correction is removed `repaid` times as fast as it
-    decays from the sums. mu changes by at least `MU_STEP`, so that each change can be an event.
+    decays from the sums, as far as the correction acts: in shadow nothing is removed. mu changes by
+    at least `MU_STEP`, so that each change can be an event.
     """
     if bond.recent_residual == 0.0:
         return
+    repaid *= bond.in_force
     wanted = (bond.recent_without + repaid * bond.recent_created) / bond.recent_residual
     wanted = max(settings.mu_least, min(wanted, settings.mu_most))
     if abs(wanted - bond.mu) >= MU_STEP:
         bond.mu, bond.mu_turned = wanted, 1
+
+
+@compiled
+def doubt_mu(settings: BondPlan, bond: BondState, elapsed: float) -> None:
+    """Set mu to its lower bound if nothing shows what it should be.
+
+    Without evidence a correction may create energy, and nothing would show that. While the fit
+    begins anew, mu stays for a while.
+    """
+    bond.trusted -= elapsed
+    if bond.followed > LEAST_STEPS:  # the effort does not follow the flows
+        bond.trusted = 0.0
+    if bond.trusted > 0.0:
+        return
+    bond.recent_created = bond.recent_without = bond.recent_residual = 0.0
+    if bond.mu != settings.mu_least:
+        bond.mu, bond.mu_turned = settings.mu_least, 1
 
 
 @compiled
@@ -72,7 +91,8 @@ def follow_flows(
     `values` are the effort, the flow v2 of the bond and the flow v1 at the effort's side; `watt` is
     the product of their units, `keep` the weight left to earlier steps. With the held input of a
     coupling of stiffness K, the effort is wrong by ``K H v2`` at the end of a step. K is found by
-    the fit ``de = K H (v1 - v2)``. While the fit is not sure, the share mu is assumed to be right.
+    the fit ``de = K H (v1 - v2)``. While the fit is not sure, the share mu is assumed to be right,
+    but that is no evidence for it.
     """
     effort, flow, side_flow = values
     if bond.followed:

@@ -13,6 +13,7 @@ from hilrt.coupling.adapt_mu import (
     FASTER,
     SOONER,
     adapt_mu,
+    doubt_mu,
     follow_flows,
     forget_fit,
     remember_energies,
@@ -267,13 +268,15 @@ def judge_bonds(plan: Plan, state: State, given: StepInput) -> None:
             flow, side = flow_of(plan, state, i), state.outputs[settings.side_flow].y
             values = effort_of(plan, state, i), flow, side
             follow_flows(bond, values, plan.elements[i].watt, elapsed, keep)
-        if probed or by_flows:
-            remember_energies(plan.session[0], bond, elapsed)
         if probed or bond.sure:
+            remember_energies(plan.session[0], bond, elapsed)
             judge_harm(plan.session[0], state.session[0], bond, given.session[0])
+            bond.trusted = plan.session[0].scale_time / FASTER
             if settings.adapts and not bond.harmful:
                 adapt_mu(settings, bond, 1.0 if probed else SOONER)
-                state.session[0].mus_turned += bond.mu_turned
+        elif settings.adapts and settings.side_flow >= 0 and not bond.harmful:
+            doubt_mu(settings, bond, elapsed)
+        state.session[0].mus_turned += bond.mu_turned
         if bond.harmful and not settings.keeps:
             bond.share = 0.0
         fade(bond, elapsed)

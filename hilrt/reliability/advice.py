@@ -1,22 +1,19 @@
 """Advice for a better verdict: the changes with the greatest expected effect on the error.
 
-The error of a signal is proportional to the disturbances of the inputs, and these are proportional
-to the step to the power p + 1 for extrapolation of order p. If the session was repeated at shorter
-steps and showed a lower order, that order is used; an observed order above the formal one is a
-coincidence (W. L. Oberkampf and C. J. Roy 2010, "Verification and Validation in Scientific
-Computing", chapter 8). At order 0 the disturbance is that of a value held for a step, ``Δu = H
-u'/2``, from which the speed of the input follows; at order 1 it is ``(5/12) H² u''``.
+Step and order are chosen by the code of `hilrt advise` (`choose_settings`), with errors that
+`expected_error` expects from those of the run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from hilrt.config.structs import Bond
+from hilrt.reliability.choose_settings import longest_of
 from hilrt.reliability.estimates import (
     GAIN_RANGE_LAG,
     IRREGULAR,
@@ -26,6 +23,7 @@ from hilrt.reliability.estimates import (
     calibrated_as,
     disturbed_shares,
 )
+from hilrt.reliability.expected_error import AdviceBasis, ExpectedError, Improvement
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import BOND_DEGRADED
 from hilrt.tables.channels import BENCH_PATIENCE
@@ -38,12 +36,6 @@ from hilrt.wording import number
 MOST: Final = 2
 #: Factors by which a step may be shortened; the smallest sufficient one is suggested.
 SHORTER: Final = (2, 4, 10)
-#: A change is suggested only if it reduces the error to at most this share.
-WORTHWHILE: Final = 0.7
-#: Order 1 must be stable at a step that is longer by this factor, too.
-LONGER: Final = 1.25
-#: Above this share at order 0 an input moves too fast for the expectation to hold.
-SLOW: Final = 0.2
 #: Share of the session above which late samples, missed ticks and limits are named before settings.
 OFTEN: Final = 0.05
 #: Estimate above which an error is no longer small and proportional to the disturbances.
@@ -75,51 +67,11 @@ class SendingBench(NamedTuple):
     late: float
 
 
-class AdviceBasis(NamedTuple):
-    """Facts about a session's run besides its state.
+class RunAdvice(NamedTuple):
+    """Changes that would help, the most effective one first, and alternatives that would not."""
 
-    Attributes
-    ----------
-    time_s : float
-        Duration, s.
-    steps : int
-        Number of macro steps; 0 if unknown.
-    growth : function, optional
-        From a macro step [s] and an order to the rate by which the exchange makes errors grow, 1/s,
-        with the stiffest responses that trials have shown (`hilrt.coupling.open_loop`).
-    """
-
-    time_s: float
-    steps: int = 0
-    growth: Callable[[float, int], float] | None = None
-
-
-class Improvement(NamedTuple):
-    """A change and its expected effect.
-
-    Attributes
-    ----------
-    text : str
-    settings : dict
-        The same as keys of the session file, if it is a setting: ``table.key`` to a value.
-    expected : float
-        Error of the worst signal after the change, relative to its variation; NaN if unknown.
-    """
-
-    text: str
-    settings: dict[str, Any]
-    expected: float = math.nan
-
-    def as_json(self) -> dict[str, Any]:
-        """Entry of the summary."""
-        expected = self.expected if math.isfinite(self.expected) else None
-        return {"text": str(self), "settings": self.settings, "expected": expected}
-
-    def __str__(self) -> str:
-        if not math.isfinite(self.expected):
-            return self.text
-        share = f"{number(100.0 * self.expected, 2)} %"
-        return f"{self.text}: expected error {share} of the worst signal's variation"
+    changes: list[Improvement]
+    rejected: list[str]
 
 
 def advice(
@@ -130,8 +82,8 @@ def advice(
     totals: Mapping[str, FlagTotal],
     run: AdviceBasis,
     benches: Collection[SendingBench] = (),
-) -> list[Improvement]:
-    """Changes for a session whose verdict is not `good`, the most effective one first.
+) -> RunAdvice:
+    """Changes for a session whose verdict is not `good`.
 
     Parameters
     ----------
@@ -145,22 +97,22 @@ def advice(
     """
     time_s = run.time_s
     variable = bool(plan.session["variable_step"][0])
-    slowest = max((bench.longest for bench in benches), default=0.0)
     found = _corrections(network.bonds.tables, plan, state)
-    known = [error for error in errors.values() if error.value >= 0.0 and error.spread > 0.0]
-    worst = max(known, key=lambda error: error.value / error.spread, default=None)
+    known = {k: error for k, error in errors.items() if error.value >= 0.0 and error.spread > 0.0}
+    name = max(known, key=lambda name: known[name].value / known[name].spread, default="")
     bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
     energy = max((share for share in bonds if share > BOND_DEGRADED), default=0.0)
-    if worst is None or (worst.is_small and not energy):
-        return found[:MOST]
-    if worst.is_small:  # what matters is the bonds' energy
-        worst = worst._replace(own=0.0)
+    if not known or (known[name].is_small and not energy):
+        return RunAdvice(found[:MOST], [])
     limited = totals["input_limited"].affected_s > OFTEN * time_s
     if limited and (limit := _limit(network, plan, state)) is not None:
-        return [*found, limit][:MOST]
-    late = max(totals[name].affected_s for name in ("sample_late", "deadline_missed"))
+        return RunAdvice([*found, limit][:MOST], [])
+    late = max(totals[cause].affected_s for cause in ("sample_late", "deadline_missed"))
     if late > OFTEN * time_s:
         found.append(_rarer_steps(plan, benches) or PROCESSORS)
+    worst = known[name]
+    if worst.is_small:  # what matters is the bonds' energy
+        worst = worst._replace(own=0.0)
     share = worst.value / worst.spread
     if worst.how == GAIN_RANGE_LAG:
         found.append(_lag(variable))
@@ -169,24 +121,19 @@ def advice(
     small = SMALL_UP_TO[calibrated_as(worst.how)]
     if energy:  # the energy decreases with the disturbances, like the errors
         small = min(small, share * BOND_DEGRADED / energy)
-    settings = []
+    shorter: Sequence[float] = ()
     if variable:
         found.append(_stricter_control(plan, time_s / max(run.steps, 1)))
     elif late <= OFTEN * time_s:  # else it would be later still
-        if (shorter := _shorter(plan, worst, small, slowest)) is not None:
-            settings.append(shorter)
-        else:
-            every = number(1e3 * slowest, 3)
-            text = f"a bench that sends more often: no step below the {every} ms of this one helps"
-            found.append(Improvement(text, {}))
-    if not worst.is_own and (higher := _higher_order(plan, state, share, run)) is not None:
-        settings.append(higher._replace(expected=higher.expected + worst.own / worst.spread))
-    settings.sort(key=lambda change: change.expected)
-    worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
+        shorter, instead = _shorter_steps(plan, run, benches)
+        found += instead
+    expected = ExpectedError(plan, state, name, worst, run)
+    choice = expected.choose(shorter, small)
+    worthwhile = expected.improvements(choice)
     # The direction of their effect is known, but not its size.
     if share > LARGE or worst.how in (GAIN_RANGE_LAG, IRREGULAR):
         worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
-    return [*found, *worthwhile][:MOST]
+    return RunAdvice([*found, *worthwhile][:MOST], choice.rejected)
 
 
 PROCESSORS: Final = Improvement(
@@ -311,54 +258,28 @@ def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
     )
 
 
-def _shorter(plan: Plan, worst: Estimate, small: float, slowest: float) -> Improvement | None:
-    """Longest of a few shorter steps at which the error is small.
+def _shorter_steps(
+    plan: Plan, run: AdviceBasis, benches: Collection[SendingBench]
+) -> tuple[list[float], list[Improvement]]:
+    """Shorter steps that are possible and useful, ascending; what else helps if there are none.
 
-    Never shorter than a bench's sending interval, because nothing new arrives between its values.
+    Never shorter than a bench's sending interval, because nothing new arrives between its values,
+    nor than the times measured in real time permit.
     """
-    power = float(plan.connections["order"].min(initial=5)) + 1.0
-    power = power if math.isnan(worst.order) else min(worst.order, power)
-    power = min(power, 1.0) if worst.is_own else power  # that of explicit Euler
-    share = worst.value / worst.spread
     step = float(plan.session["step"][0])
-    factors = [factor for factor in SHORTER if step / factor > slowest * (1.0 - 1e-9)]
-    if not factors:
-        return None
-    for factor in factors:
-        expected = share / float(factor) ** power
-        if expected <= small:
-            break
-    shorter = float(f"{step / factor:.3g}")
-    text = f"a step of {number(1e3 * shorter, 3)} ms instead of {number(1e3 * step, 3)}"
-    return Improvement(text, {"master.step": shorter}, expected)
-
-
-def _higher_order(plan: Plan, state: State, share: float, run: AdviceBasis) -> Improvement | None:
-    """Order 1 instead of 0, if no bench's noise is extrapolated and no step is too long.
-
-    A step is too long, too, if order 1 makes errors grow with the stiffest responses seen.
-    """
-    sources = plan.outputs["subsystem"][plan.connections["source"]]
-    if plan.session["controls_order"][0]:
-        return None
-    if plan.connections["order"].any() or plan.subsystems["physical"][sources].any():
-        return None
-    connected = np.flatnonzero(plan.inputs["connected"])
-    moves = float(disturbed_shares(state.inputs[connected]).max(initial=0.0))
-    if not 0.0 < moves < SLOW or _grows(plan, run):
-        return None
-    turned = 2.0 * moves  # phase angle of an oscillation per step
-    expected = share * (5.0 / 12.0) * turned * turned / moves
-    return Improvement("extrapolation of order 1", {"master.extrapolation.order": 1}, expected)
-
-
-def _grows(plan: Plan, run: AdviceBasis) -> bool:
-    """Whether errors grow e-fold within the session at order 1, and faster than at order 0.
-
-    At a step that is a little longer, too: responses between two trials may be stiffer.
-    """
-    if run.growth is None:
-        return False
-    longer = LONGER * float(plan.session["step"][0])
-    rates = [run.growth(longer, order) for order in (0, 1)]
-    return rates[1] > max(rates[0], 1.0 / max(run.time_s, longer))
+    slowest = max((bench.longest for bench in benches), default=0.0)
+    bound = longest_of(run.bounds)
+    least = max(slowest, 0.0 if bound is None else bound.step_s)
+    found = [
+        float(f"{step / factor:.3g}")
+        for factor in reversed(SHORTER)
+        if step / factor > least * (1.0 - 1e-9)
+    ]
+    if found:
+        return found, []
+    if bound is not None and bound.step_s > slowest:
+        text = f"less time for a step, so that it can be shorter: {bound.basis}"
+        return [], [Improvement(text, {})]
+    every = number(1e3 * slowest, 3)
+    text = f"a bench that sends more often: no step below the {every} ms of this one helps"
+    return [], [Improvement(text, {})]

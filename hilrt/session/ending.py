@@ -158,9 +158,10 @@ def summarise(
     For the parameters after the first two see `RunFacts`. A `brief` summary is a `case_summary`.
     """
     connected, master, feed, judge, events, errors = prepared
-    results = results_of(judge)
+    results, tables = results_of(judge), connected.file.tables
+    paced = real_time and tables.session.pace == "realtime"
     facts = RunFacts(
-        connected.file.tables.session.name,
+        tables.session.name,
         str(events.state),
         wall_s,
         real_time,
@@ -174,6 +175,7 @@ def summarise(
         events.columns,
         events.alarms.as_json(prepared.now_ns() / 1e9),
         errors,
+        tables.master.dispatch_deadline if paced else 0.0,
     )
     if brief:
         made = case_summary(master.numerics, master.progress, facts)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
 from hilrt.files.formats import json_numbers
-from hilrt.reliability.advice import AdviceBasis, SendingBench, advice
+from hilrt.reliability.advice import RunAdvice, SendingBench, advice
 from hilrt.reliability.causes import INPUT_LIMITED, LEAST_SPREAD
+from hilrt.reliability.choose_settings import LATE, Bound, time_bounds
 from hilrt.reliability.estimates import (
     PROPAGATED,
     BondError,
@@ -22,6 +23,7 @@ from hilrt.reliability.estimates import (
     errors_of,
     spreads,
 )
+from hilrt.reliability.expected_error import AdviceBasis
 from hilrt.reliability.flags import FlagTotal, flag_totals
 from hilrt.reliability.guard import DIVERGED
 from hilrt.reliability.summary_figures import (
@@ -75,6 +77,8 @@ class RunFacts(NamedTuple):
         Raised alarms; see `hilrt.reliability.alarms.AlarmHistory`.
     errors : mapping of str to Estimate, optional
         Estimated errors in place of those from the steps.
+    deadline : float
+        Share of a step within which inputs must be sent; 0: no step is too short in time.
     """
 
     session: str
@@ -91,6 +95,7 @@ class RunFacts(NamedTuple):
     columns: Sequence[str] = ()
     alarms: Sequence[Mapping[str, Any]] = ()
     errors: Mapping[str, Estimate] | None = None
+    deadline: float = 0.0
 
 
 #: Steps below this share of the session's indicate that step control has collapsed.
@@ -170,13 +175,18 @@ def build_summary(
         step, order = float(plan.session["step"][0]), int(plan.connections["order"].max(initial=0))
         growth = stiffest.growth(step, order)
         stable_s = stiffest.longest_stable(step, order, course.time_s)
-    changes, sends = [], {link.name: link.sending_interval for link in exchange.links}
+    advised, sends = (
+        RunAdvice([], []),
+        {link.name: link.sending_interval for link in exchange.links},
+    )
     diverged = state.session[0].alarm_level == DIVERGED
     # There is no advice against a killed process or an exception in a model.
     if results["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
         benches, errors, t = _sending_benches(exchange, course.steps), course.errors, course.time_s
-        ran = AdviceBasis(t, course.steps, None if stiffest is None else stiffest.growth)
-        changes = advice(numerics.network, plan, state, errors, totals, ran, benches)
+        bounds = _real_time_bounds(exchange, progress, run.deadline)
+        growth_at = None if stiffest is None else stiffest.growth
+        ran = AdviceBasis(t, course.steps, growth_at, bounds)
+        advised = advice(numerics.network, plan, state, errors, totals, ran, benches)
     host = host_report()
     summary = {
         "format": FORMAT,
@@ -200,7 +210,8 @@ def build_summary(
         "alarms": list(run.alarms),
         "results": list(run.results),
         "stimulus_columns": list(run.columns),
-        "advice": [change.as_json() for change in changes],
+        "advice": [change.as_json() for change in advised.changes],
+        "rejected": advised.rejected,
         "versions": host.pop("versions"),
         "host": host,
     }
@@ -276,6 +287,15 @@ def _sending_benches(exchange: Exchange, steps: int) -> list[SendingBench]:
         for s, link in enumerate(exchange.links)
         if link.sending_interval > 0.0
     ]
+
+
+def _real_time_bounds(exchange: Exchange, progress: Progress, deadline: float) -> list[Bound]:
+    """Shortest steps by the measured times; none if the session does not run in real time."""
+    if not deadline > 0.0:
+        return []
+    times = {link.name: exchange.times_of(s).compute for s, link in enumerate(exchange.links)}
+    computes = {name: compute.quantile_us(LATE) for name, compute in times.items() if compute.n}
+    return [*time_bounds(progress.lateness.quantile_us(LATE), deadline, computes)]
 
 
 def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:

@@ -364,6 +364,8 @@ class SummaryOfSteps(SummaryWithoutSteps, kw_only=True):
     bonds: dict[str, BondFigures]
     #: If the verdict is not `good`: at most two changes that would help, the most effective first.
     advice: list[ChangeFigures]
+    #: Other orders and steps that this advice examined, each with the reason against it.
+    rejected: list[str]
     #: Estimated error (docs/reliability.md#estimated-error) of each connected output, by
     #: `subsystem.port`.
     estimated_error: dict[str, ErrorFigures]

@@ -118,6 +118,8 @@ def build_plan(
     fill_conditions(plan, network, tables, program)
     _fill_bonds(plan, network, platform.physical, shadow)
     _fill_verification(plan, platform.verification)
+    by_flows = (plan.bonds["adapts"] != 0) & (plan.bonds["side_flow"] >= 0)
+    plan.bonds["mu"][by_flows] = plan.bonds["mu_least"][by_flows]  # until the flows are evidence
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
     _fill_sensitivities(plan, platform.sensitivities)

@@ -56,10 +56,11 @@ def mu_changes(numerics: Numerics) -> list[tuple[str, str]]:
     found = []
     for b, bond in enumerate(numerics.network.bonds.tables):
         if numerics.state.bonds[b].mu_turned:
-            by_flows = numerics.plan.bonds[b].side_flow >= 0
-            basis = "the flows at both sides" if by_flows else "the effort's probed response"
-            text = f"mu is {numerics.state.bonds[b].mu:.3g} from now on, by {basis}"
-            found.append((bond.name, text))
+            now, by_flows = numerics.state.bonds[b], numerics.plan.bonds[b].side_flow >= 0
+            basis = "by the flows at both sides" if by_flows else "by the effort's probed response"
+            if not now.trusted > 0.0:
+                basis = "as the effort does not follow the flows at both sides"
+            found.append((bond.name, f"mu is {now.mu:.3g} from now on, {basis}"))
     return found
 
 

@@ -67,19 +67,6 @@ class IdealRun:
     share: float
 
 
-class TrialError(NamedTuple):
-    """Error of a run: relative to the target, relative to the worst signal's variation.
-
-    `unstable`: errors grow with the stiffest responses seen, although not throughout the run.
-    """
-
-    share: float
-    error: float
-    signal: str
-    step_s: float
-    unstable: bool = False
-
-
 def reference_of(trial: ModelTrial, step: float) -> IdealRun:
     """Interpolate a run's signals: piecewise cubic, monotone (Fritsch and Butland, 1984)."""
     from scipy.interpolate import PchipInterpolator
@@ -120,12 +107,6 @@ def first_step_of(reference: IdealRun, target: Callable[[str], float], longest: 
         if moved < found:
             found, by = moved, name
     return FirstStep(max(float(f"{found:.2g}"), 1e-9), by)
-
-
-def stays(known: Mapping[int, TrialError]) -> bool:
-    """Whether an error hardly decreases with the step, and so is not due to the step."""
-    found = [known[place].share for place in sorted(known)]
-    return len(found) > 2 and min(found) > 1.0 and found[0] > 0.9 * found[2]
 
 
 def ladder(shortest: float, longest: float) -> list[float]:

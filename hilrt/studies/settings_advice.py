@@ -1,26 +1,37 @@
 """Advice before the first run: step, order and correction that reach a target error.
 
 The session's models are run with different settings and compared with a run at so short a step that
-halving it changes nothing: the error is measured, not estimated. Its dependence on the step guides
-the search. The computing time of a step comes from the same runs, the lateness of this host and of
-the peers from `measured_delays`; the bounds by time are those of the report's advice
-(`hilrt.analyze.step_advice`).
+halving it changes nothing: the error is measured, not estimated. The choice is that of the advice
+after a run (`hilrt.reliability.choose_settings`), with these errors. The computing time of a step
+comes from the same runs, the lateness of this host and of the peers from `measured_delays`.
 """
 
 from __future__ import annotations
 
-import bisect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from hilrt.analyze.step_advice import Bound, in_ms, percent, time_bounds
 from hilrt.config.structs import Session
 from hilrt.errors import HilrtError
+from hilrt.reliability.choose_settings import (
+    ORDER,
+    STEP,
+    Bound,
+    Candidate,
+    Prediction,
+    Tested,
+    choose,
+    grows,
+    in_ms,
+    longest_of,
+    percent,
+    time_bounds,
+)
 from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
 from hilrt.studies.first_step import FirstStep
@@ -29,18 +40,14 @@ from hilrt.studies.model_trials import (
     IdealRun,
     ModelTrial,
     Run,
-    TrialError,
     errors_of,
     first_step_of,
     ladder,
     reference_of,
-    stays,
     whole_ns,
 )
 from hilrt.wording import number
 
-STEP: Final = "master.step"
-ORDER: Final = "master.extrapolation.order"
 CONTROL: Final = "master.step_control.method"
 #: Share of the target used in the search; the rest is a margin for other initial values and noise.
 MARGIN: Final = 0.8
@@ -54,19 +61,8 @@ MOST_STEPS: Final = 40_000
 FEWEST_STEPS: Final = 40
 #: Time limit of the search, s; runs that would end later are not begun.
 SEARCH_S: Final = 25.0
-#: Maximum runs of one alternative.
-MOST_RUNS: Final = 9
-#: Factor by which an alternative must be cheaper than a simpler one to be preferred.
-CHEAPER: Final = 1.15
 #: The interval of the predicted error extends by this factor beyond the measured values.
 SPREAD: Final = 1.3
-
-
-class Coupling(NamedTuple):
-    """A coupling method: its name, and its settings except for the step."""
-
-    name: str
-    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -168,16 +164,16 @@ def advise_settings(run: Run, tables: Session, wish: Wish) -> SettingsAdvice:
     return SettingsSearch(run, tables, wish).advise(alternatives(tables))
 
 
-def alternatives(tables: Session) -> list[Coupling]:
+def alternatives(tables: Session) -> list[Candidate]:
     """Coupling methods for a session, simplest first, including its own correction."""
     orders = {f"order {p}": {ORDER: p} for p in (1, 0, 2)}
     plain = {f"bonds.{bond.name}.correction.method": "none" for bond in tables.bonds}
-    found = [Coupling(name, order | plain) for name, order in orders.items()]
+    found = [Candidate(name, order | plain) for name, order in orders.items()]
     own = {bond.correction.method for bond in tables.bonds} - {"none"}
     benches = any(options.measured for options in tables.subsystems.values())
     if own:
         found += [
-            Coupling(f"{name} with the session's correction ({', '.join(sorted(own))})", order)
+            Candidate(f"{name} with the session's correction ({', '.join(sorted(own))})", order)
             for name, order in orders.items()
         ]
     if tables.bonds and "energy" not in own and not benches:
@@ -188,7 +184,7 @@ def alternatives(tables: Session) -> list[Coupling]:
             for key, value in keys.items()
         }
         found += [
-            Coupling(f"{name} with an energy correction (mu = 0.5)", orders[name] | energy)
+            Candidate(f"{name} with an energy correction (mu = 0.5)", orders[name] | energy)
             for name in ("order 0", "order 1")
         ]
     return found
@@ -208,32 +204,18 @@ class SettingsSearch:
         self._step_s = 0.0
         self.reference = self._reference(duration)
 
-    def advise(self, options: Sequence[Coupling]) -> SettingsAdvice:
+    def advise(self, options: Sequence[Candidate]) -> SettingsAdvice:
         """Test all alternatives, each of which must be cheaper than the best so far."""
-        best: Reached | None = None
-        rejected: list[str] = []
-        for option in options:
-            floor = 0 if best is None else self._at_least(CHEAPER * self.ladder[best.at])
-            if self._left() < 0.0:
-                rejected.append(f"{option.name}: not tested, because the time was up")
-            elif floor >= len(self.ladder):
-                rejected.append(f"{option.name}: not tested, because no step is longer")
-            elif isinstance(found := self._longest(option, floor, best is None), str):
-                rejected.append(f"{option.name}: {found}")
-            else:
-                if best is not None:
-                    needs = in_ms(self.ladder[best.at])
-                    rejected.append(f"{best.option.name}: needs a step of {needs}")
-                best = found
+        aim = MARGIN - min(self.reference.share, 0.5 * MARGIN)
+        found = choose(options, self.ladder, self._predict, aim=aim, first=self._first)
         notes = [
             f"errors are relative to the models at a step of {in_ms(self.reference.step_s)}, "
-            "which are "
-            f"known to {percent(self.reference.share)} of the target"
+            f"which are known to {percent(self.reference.share)} of the target"
         ]
-        if best is None:
+        if found.best is None:
             notes.append("nothing tested reaches the target; allow a larger error")
-            return SettingsAdvice({}, rejected=rejected, notes=notes)
-        advised = self._advice(best, rejected, notes)
+            return SettingsAdvice({}, rejected=found.rejected, notes=notes)
+        advised = self._advice(found.best, found.rejected, notes)
         if self._fixed:
             step, signal = self.wish.first or first_step_of(
                 self.reference, self.wish.of, self.ladder[-1]
@@ -244,14 +226,16 @@ class SettingsSearch:
             advised = replace(advised, first_step=step)
         return advised
 
-    def _advice(self, best: Reached, rejected: list[str], notes: list[str]) -> SettingsAdvice:
-        step, measured = self.ladder[best.at], best.measured
-        shortest = max(self._from_below(measured.step_s), key=lambda bound: bound.step_s)
-        notes.append(f"at least {in_ms(shortest.step_s)}: {shortest.basis}")
-        settings = {STEP: step, **best.option.settings, **self._fixed}
-        if shortest.step_s > step:
-            notes.append(f"{best.option.name} needs a step of {in_ms(step)}, which is too short")
-            settings = {}
+    def _advice(self, best: Tested, rejected: list[str], notes: list[str]) -> SettingsAdvice:
+        step, measured = best.step_s, best.predicted
+        shortest = longest_of(self._from_below(measured.step_s))
+        settings = {STEP: step, **best.candidate.settings, **self._fixed}
+        if shortest is not None:
+            notes.append(f"at least {in_ms(shortest.step_s)}: {shortest.basis}")
+            if shortest.step_s > step:
+                name = best.candidate.name
+                notes.append(f"{name} needs a step of {in_ms(step)}, which is too short")
+                settings = {}
         spread = self.reference.share * self.wish.of(measured.signal)
         return SettingsAdvice(
             settings,
@@ -327,75 +311,17 @@ class SettingsSearch:
             f"larger target, or a shorter session{f' ({fault})' if fault else ''}"
         )
 
-    def _measure(self, trial: ModelTrial, reference: IdealRun) -> TrialError:
+    def _measure(self, trial: ModelTrial, reference: IdealRun) -> Prediction:
         if trial.fault or not trial.signals:
-            return TrialError(math.inf, math.inf, "", trial.step_s)
+            return Prediction(math.inf, math.inf, "", trial.step_s)
         errors = errors_of(trial, reference)
         worst = max(errors, key=lambda name: errors[name] / self.wish.of(name))
-        return TrialError(errors[worst] / self.wish.of(worst), errors[worst], worst, trial.step_s)
+        return Prediction(errors[worst] / self.wish.of(worst), errors[worst], worst, trial.step_s)
 
-    def _longest(self, option: Coupling, floor: int, is_first: bool) -> Reached | str:
-        """Longest step that reaches the target, as does the next shorter one; else the reason.
-
-        Steps below position `floor` of the ladder are not useful.
-        """
-        aim = MARGIN - min(self.reference.share, 0.5 * MARGIN)
-        order, top = int(option.settings.get(ORDER, 1)), len(self.ladder) - 1
-        known: dict[int, TrialError] = {}
-
-        def reaches(at: int) -> bool:
-            if at not in known:
-                settings = {STEP: self.ladder[at], **option.settings, **self._fixed}
-                trial = self._try(settings, False)
-                known[at] = self._measure(trial, self.reference)
-                if trial.growth * self._tables.session.duration > 1.0:  # e-fold
-                    known[at] = known[at]._replace(share=math.inf, unstable=True)
-            return known[at].share <= aim
-
-        place = min(self._at_least(self._first), top) if is_first else floor
-        low, high = floor - 1, top + 1  # longest step that reaches it, shortest that does not
-        time_up = "not tested to its end, because the time was up"
-        while high - low > 1 and len(known) < MOST_RUNS:
-            place = place if low < place < high else (low + high) // 2
-            if not self._in_time(self.ladder[place]):
-                return time_up
-            if reaches(place):
-                low = place
-            else:
-                high = place
-            if stays(known):
-                break
-            share = max(known[place].share / aim, 1e-6)
-            if math.isinf(share):
-                place -= 8
-            else:
-                place = self._at_least(self.ladder[place] * share ** (-1.0 / (order + 1)) * 0.9)
-            place = min(max(place, low + 1), high - 1)
-        while low > floor and low in known:
-            if low - 1 not in known and not self._in_time(self.ladder[low - 1]):
-                return time_up
-            if reaches(low - 1):
-                break
-            low -= 2
-        if low < floor or low not in known:
-            at = min(known)
-            error = known[at].error
-            if known[at].unstable:
-                return f"is unstable at {in_ms(self.ladder[at])} where the responses are stiffest"
-            if not math.isfinite(error):
-                return f"does not reach its end, or diverges, at {in_ms(self.ladder[at])}"
-            return f"its error is {percent(error)} ({known[at].signal}) at {in_ms(self.ladder[at])}"
-        worst = max((known[p] for p in (low, low - 1) if p in known), key=lambda m: m.share)
-        return Reached(low, option, worst)
-
-    def _at_least(self, step: float) -> int:
-        """Position of the first step of the ladder that is not shorter."""
-        return bisect.bisect_left(self.ladder, step * (1.0 - 1e-9))
-
-
-class Reached(NamedTuple):
-    """An alternative that reaches the target: position of its step in the ladder, and its error."""
-
-    at: int
-    option: Coupling
-    measured: TrialError
+    def _predict(self, option: Candidate, step: float) -> Prediction | None:
+        """Run the models, if there is time."""
+        if not self._in_time(step):
+            return None
+        trial = self._try({STEP: step, **option.settings, **self._fixed}, False)
+        unstable = grows(trial.growth, self._tables.session.duration)
+        return self._measure(trial, self.reference)._replace(unstable=unstable)

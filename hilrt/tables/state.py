@@ -401,6 +401,7 @@ class BondState(TableRow):
     fit_flows: f8  # of the flows' differences times H squared, unit squared; follow_corrections
     fit_both: f8  # of the products of the two, in the product of their unit; follow_corrections
     sure: i8  # the effort follows the flows' difference; follow_corrections
+    trusted: f8  # time for which mu still counts without evidence, s; follow_corrections
     carried: f8  # energy transmitted, J; measure_reliability
     least_carried: f8  # J; measure_reliability
     most_carried: f8  # J; measure_reliability

@@ -34,6 +34,9 @@ ADAPTIVE = "mu = 0.5, mu_range = [0.0, 1.0]"
 BY_FLOWS = f'{ADAPTIVE}, effort_side_flow = "one.v"'
 #: Of the dampers of `Damped1` and `Damped2`, N s/m.
 DAMPING = 0.5
+#: Of the damper in the coupling, N s/m: weak beside the spring, and stronger than it. In between
+#: the effort follows the flows at first only.
+STRUTS, IN_BETWEEN = (0.3, 30.0), 3.0
 #: When the stiffness of `Stiffening` jumps, s, and to how many times what it was.
 JUMP_S, STIFFER = 1.0, 2.0
 
@@ -116,6 +119,15 @@ class Damped2(Mass2):
         return super()._net_force(u) - DAMPING * self.v
 
 
+class Loosening(Final, Mass1):
+    """Its force no longer follows the speeds after `JUMP_S`."""
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        sample = super().advance(t, h, u)
+        loose = 1e3 * float(np.random.default_rng(round(t / H) + 1).standard_normal())
+        return Sample(sample.y + np.array([loose, 0.0, 0.0])) if t > JUMP_S - H / 2 else sample
+
+
 class Sealed(Final, Mass1):
     """What it tells as its speed is in quadrature with its speed."""
 
@@ -124,7 +136,11 @@ class Sealed(Final, Mass1):
 
 
 def session(
-    folder: Path, values: tuple[float, ...], correction: str, kinds: tuple[Any, Any]
+    folder: Path,
+    values: tuple[float, ...],
+    correction: str,
+    kinds: tuple[Any, Any],
+    strut: float = 0.0,
 ) -> Path:
     k1, kc, k2, m2 = values
     one, two = (f"{kind.__module__}:{kind.__name__}" for kind in kinds)
@@ -141,7 +157,7 @@ extrapolation = {{ order = 0 }}
 [subsystems.one]
 adapter = "inprocess"
 model = "{one}"
-params = {{ m = 1.0, k = {k1}, kc = {kc}, x = 0.0, v = 100.0 }}
+params = {{ m = 1.0, k = {k1}, kc = {kc}, cc = {strut}, x = 0.0, v = 100.0 }}
 [subsystems.two]
 adapter = "inprocess"
 model = "{two}"
@@ -212,11 +228,15 @@ def exact_energy(values: tuple[float, ...], damping: float, lag: float = 0.0) ->
 
 
 def run(
-    folder: Path, values: tuple[float, ...], correction: str, kinds: Any = (Mass1, Mass2)
+    folder: Path,
+    values: tuple[float, ...],
+    correction: str,
+    kinds: Any = (Mass1, Mass2),
+    strut: float = 0.0,
 ) -> Any:
     if correction:
         correction = f'method = "energy", residual = "held", cap = 1.0, {correction}'
-    return hilrt.simulate(session(folder, values, correction, kinds)).log
+    return hilrt.simulate(session(folder, values, correction, kinds, strut)).log
 
 
 @pytest.mark.parametrize(("correction", "one"), [(ADAPTIVE, Mass1), (BY_FLOWS, OneWay)])
@@ -314,9 +334,69 @@ def test_where_no_trial_can_be_made_mu_stays_and_that_is_said(tmp_path, caplog):
     assert "no trial found how its effort responds, so mu stays" in caplog.text
 
 
-def test_an_effort_that_does_not_follow_the_flows_leaves_mu_as_it_is(tmp_path):
-    log = run(tmp_path, SETS["m2=10"], BY_FLOWS, (Sealed, Mass2))
-    assert set(log["spring:mu"]) == {0.5}
+def test_without_evidence_mu_is_at_its_lower_bound(tmp_path):
+    correction = BY_FLOWS.replace("[0.0, 1.0]", "[0.1, 1.0]")
+    log = run(tmp_path, SETS["m2=10"], correction, (Sealed, Mass2))
+    assert set(log["spring:mu"]) == {0.1}
+
+
+def test_mu_falls_to_its_lower_bound_when_the_effort_no_longer_follows(tmp_path):
+    log = run(tmp_path, SETS["m2=10"], BY_FLOWS, (Loosening, Mass2))
+    t, mu = log.time("spring:mu"), np.asarray(log["spring:mu"])
+    assert mu[t < JUMP_S].any()
+    assert not mu[t > JUMP_S + 0.1].any()
+    last = [event for event in log.events if event.cause == "mu_adapted"][-1]
+    assert last.text == "mu is 0 from now on, as the effort does not follow the flows at both sides"
+
+
+def error_with_strut(folder: Path, name: str, strut: float, correction: str) -> float:
+    """Energy error over the last 0.2 s against the exact solution, relative to the start."""
+    k1, kc, k2, m2 = values = {**SETS, "two_mass": (10.0, 100.0, 1000.0, 1.0)}[name]
+    A = np.array(
+        [
+            [0.0, 1.0, 0.0, 0.0],
+            [-k1 - kc, -strut, kc, strut],
+            [0.0, 0.0, 0.0, 1.0],
+            [kc / m2, strut / m2, -(k2 + kc) / m2, -strut / m2],
+        ]
+    )
+    log = run(folder, values, correction, (OneWay, Mass2), strut)
+    found = np.stack([log[name] for name in ("one.x", "one.v", "two.x", "two.v")])
+    step, exact = expm(A * H), np.empty_like(found)
+    exact[:, 0] = 0.0, 100.0, 0.0, -100.0
+    for k in range(1, exact.shape[1]):
+        exact[:, k] = step @ exact[:, k - 1]
+
+    def final(state: Floats) -> float:
+        x1, v1, x2, v2 = state[:, -200:]
+        springs = k1 * x1**2 + k2 * x2**2 + kc * (x1 - x2) ** 2
+        return float(np.mean(v1**2 + m2 * v2**2 + springs))
+
+    return abs(final(found) - final(exact)) / (1e4 * (1.0 + m2))
+
+
+@pytest.mark.parametrize("strut", STRUTS)
+@pytest.mark.parametrize("name", [*SETS, "two_mass"])
+def test_a_damper_in_the_coupling_makes_nothing_worse_than_uncorrected(tmp_path, name, strut):
+    adaptive, none = (error_with_strut(tmp_path, name, strut, one) for one in (BY_FLOWS, ""))
+    assert adaptive <= none
+    if strut == STRUTS[-1]:
+        assert adaptive == none  # bit for bit, as it never acts
+
+
+@pytest.mark.parametrize("name", [*SETS, "two_mass"])
+def test_a_correction_that_ends_with_its_evidence_leaves_little(tmp_path, name):
+    adaptive, none = (error_with_strut(tmp_path, name, IN_BETWEEN, c) for c in (BY_FLOWS, ""))
+    assert adaptive <= none + 1e-3
+
+
+@pytest.mark.parametrize(("correction", "one"), [(ADAPTIVE, Mass1), (BY_FLOWS, OneWay)])
+def test_in_shadow_mu_is_that_of_a_correction_that_acts(tmp_path, correction, one):
+    correction = f'method = "energy", residual = "held", cap = 1.0, {correction}'
+    file = session(tmp_path, SETS["m2=10"], correction, (one, Mass2))
+    log = load_log(record_file(str(file), tmp_path, duration=2.0, shadow=True))
+    assert not np.asarray(log["spring:correction"]).any()
+    assert log["spring:mu"][-200:].mean() == pytest.approx(required_mu("m2=10"), abs=0.05)
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import hilrt
-from hilrt.reliability.advice import AdviceBasis, SendingBench, advice
+from hilrt.reliability.advice import SendingBench, advice
 from hilrt.reliability.estimates import Estimate
+from hilrt.reliability.expected_error import AdviceBasis
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, Verdict, verdict
 from hilrt.solver import Port
@@ -78,7 +79,8 @@ def test_advice_names_the_interval_of_a_bench_that_sends_too_rarely(
     totals = flag_totals(s.numerics.checks, s.state)
     bench = SendingBench("bench", 0, sends, sends, late)
     wrong = {"model.u": Estimate("", 0.5, 0.5, 1.0, 1.0, "gain range")}
-    change = advice(s.network, s.plan, s.state, wrong, totals, AdviceBasis(s.t), [bench])[0]
+    found = advice(s.network, s.plan, s.state, wrong, totals, AdviceBasis(s.t), [bench])
+    change = found.changes[0]
     assert change.settings == ({"subsystems.bench.every": every} if every else {})
     assert ("every = 10, or a step of 10.0 ms" in change.text) == (every is not None)
     assert ("processors" in change.text) == (every is None)

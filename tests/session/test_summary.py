@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from hilrt.reliability.advice import RunAdvice
 from hilrt.reliability.guard import DIVERGED
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
@@ -142,7 +143,7 @@ def test_a_process_that_was_killed_is_no_reason_for_another_setting(ran):
 
     def advise(*arguments):
         asked.append(arguments)
-        return []
+        return RunAdvice([], [])
 
     progress = progress_of(ran, 50)
     with pytest.MonkeyPatch.context() as patch:

@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 import hilrt
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.reliability.choose_settings import STEP
 from hilrt.studies.advise_session import ModelRun, advice_patch, advise_session
 from hilrt.studies.measured_delays import missed_share
 from hilrt.studies.model_trials import ModelTrial, errors_of, ladder, reference_of
-from hilrt.studies.settings_advice import STEP, Wish, advise_settings
+from hilrt.studies.settings_advice import Wish, advise_settings
 
 TWO_MASS = Path(__file__).resolve().parents[2] / "bench_configs" / "two_mass.toml"
 #: However busy the host is.

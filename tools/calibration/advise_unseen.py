@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 
 from hilrt.errors import HilrtError
+from hilrt.reliability.choose_settings import STEP
 from hilrt.solver import Floats
 from hilrt.studies.axes import Settings
 from hilrt.studies.model_trials import ModelTrial
-from hilrt.studies.settings_advice import STEP, Wish, advise_settings, alternatives
+from hilrt.studies.settings_advice import Wish, advise_settings, alternatives
 from tools.calibration.advised import apply
 from tools.calibration.compare import compare
 from tools.calibration.groups import GROUPS, PHYSICS
