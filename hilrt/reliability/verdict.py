@@ -272,14 +272,15 @@ def _grade_error(error: Estimate) -> int:
     """`DEGRADED` if the error may be large, `UNRELIABLE` if it is very likely large.
 
     A range of gains is wide because the responses are unknown; it measures no error. `UNVERIFIED`
-    if its estimate itself is small, otherwise `ASSUMED`.
+    if its estimate itself is small, otherwise `ASSUMED`; the latter, too, if an estimate is only as
+    large as the most disturbed input.
     """
     if error.is_large:
         return UNRELIABLE
     if error.is_small:
         return GOOD
     if error.how not in EVIDENCE:
-        return DEGRADED
+        return ASSUMED if error.doubt else DEGRADED
     return UNVERIFIED if error.value <= LARGE_ERROR * error.spread else ASSUMED
 
 

@@ -138,10 +138,11 @@ def test_what_lacks_is_evidence_where_a_range_of_gains_alone_makes_the_band_wide
 def test_an_error_that_no_trial_shows_to_be_smaller_is_told_with_its_input_and_a_remedy(how):
     found = make_estimate("N", 0.045, 1.0, how)
     lacking = found._replace(doubt="b.u (4.5% of its variation)")
-    words, reasons = zip(
+    words, reasons, lacks = zip(
         *(verdict(totals(), RUN._replace(errors={"a.y": e})) for e in (found, lacking)), strict=True
     )
     assert words == ("degraded", "degraded")  # the same, in other words
+    assert lacks == (False, True)
     assert reasons[1][0].startswith(reasons[0][0] + "; evidence is lacking: ")
     assert "most disturbed input, b.u (4.5% of its variation); fewer late samples" in reasons[1][0]
 
