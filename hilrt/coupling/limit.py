@@ -39,7 +39,8 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
         else:
             end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
             limited = limit_rate(u, at, coefficients, subsystem.h, t - u.last_t, end)
-        driven = at.exact or (at.drive >= 0 and state.drives[at.drive].source != CONNECTION)
+        driven = at.exact or at.connections == 0
+        driven = driven or (at.drive >= 0 and state.drives[at.drive].source != CONNECTION)
         u.limited = limited_part(u, requested, driven) if limited else 0
         u.last, u.last_t = u.polynomial[0], t
 

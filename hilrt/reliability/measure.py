@@ -119,6 +119,8 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table[Slac
         unexplained = max(u.defect - abs(u.previous_correction), 0.0)
         if slack[0].missed:
             unexplained = max(unexplained, u.left_behind)
+        if plan.inputs[i].connections == 0 and u.limited == DEMAND_LIMITED:
+            unexplained = 0.0  # what its limits cut off is no error of an exchange
         check = checks[causes[CONNECTION_DEFECT].first + i]
         check.ratio = unexplained / (u.scale * threshold)
         count_gap(check, u, given.session[0].elapsed)

@@ -87,6 +87,11 @@ def refuse_unguarded() -> None:
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if path is None or (spec is not None and spec.name.endswith("__main__")):
         return  # a notebook, or a package run as a program, which workers do not import
+    if path == "<stdin>":
+        raise ConfigError(
+            "the program was read from the standard input, where worker processes cannot import "
+            "it; store it in a file, or run it in a notebook"
+        )
     while frame is not None:
         if frame.f_globals is main.__dict__ and frame.f_code.co_name == "<module>":
             line = frame.f_lineno

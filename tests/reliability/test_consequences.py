@@ -213,6 +213,31 @@ def test_limits_that_the_sources_reach_are_no_error_of_the_exchange():
     assert judged(s) == ("good", [], False)
 
 
+@pytest.mark.parametrize(
+    ("limits", "share"),
+    [({"max": 250.0}, (300.0 - 250.0) / 200.0 + 1.0), ({"max_rate": 150.0}, 300.0 / 150.0)],
+)
+def test_a_stimulus_beyond_the_limits_of_an_input_without_a_connection_is_a_cut_demand(
+    limits, share
+):
+    """No exchange is wrong: nothing is connected."""
+    segments = [
+        {"shape": "ramp", "to": 300.0, "rate": 200.0},
+        {"shape": "hold", "duration": 1.0},
+    ]
+    s = Stepping(
+        {"reader": Recorded({"z": lambda t: 0.0}, [Port("u", start=0.0, **limits)])},
+        master={"step": STEP},
+        connections=[],
+        subsystems={"reader": {}},
+        stimuli=[{"name": "ramp", "input": "reader.u", "start": 1.0, "segments": segments}],
+    )
+    s.run(3.5)
+    totals = flag_totals(s.numerics.checks, s.state)
+    assert totals["demand_cut"].affected_s == pytest.approx(share, rel=0.05)
+    assert totals["connection_defect"].affected_s < 2.0 * STEP  # the step in which the limit ends
+
+
 def test_limits_make_no_energy_and_a_correction_that_they_cut_off_counts():
     limits = {f"subsystems.mass2.inputs.force.{k}": x for k, x in (("min", -600.0), ("max", 600.0))}
     exchange = {"master.extrapolation.order": 2, "bonds.spring.correction.method": "none"}

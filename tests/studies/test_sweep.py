@@ -367,6 +367,21 @@ def test_a_script_without_a_guard_is_refused_with_its_line(tmp_path):
     assert not (tmp_path / "swept").exists()
 
 
+def test_a_program_from_the_standard_input_is_refused_with_a_remedy(tmp_path):
+    call = f"hilrt.sweep({str(TWO_MASS)!r}, {{'master.step': [1e-3]}}, out='swept')"
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=f"import hilrt\n{call}\n",
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "standard input" in (last := done.stderr.splitlines()[-1])
+    assert "store it in a file" in last
+
+
 def test_a_folder_has_cases_of_one_session(tmp_path):
     (tmp_path / "mortal.py").write_text(MODEL)
     (tmp_path / "s.toml").write_text(SESSION.replace("FOLDER", '"."'))
