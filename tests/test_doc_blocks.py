@@ -82,10 +82,13 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.name)
 def test_blocks_run(page, folder):
     """In the order of the page, in one namespace."""
-    names = {"__name__": "__main__"}
+    names, defined = {"__name__": "__main__"}, set()
     for line, text, why in python_blocks(page):
         if not why and not runner_of(page, text):
-            exec(compile(text, f"{page.name} line {line}", "exec"), names)
+            code = compile(text, f"{page.name} line {line}", "exec")
+            exec(code, names)
+            defined |= set(code.co_names) & names.keys()
+    assert defined  # the blocks did run, in this namespace
 
 
 def test_blocks_that_do_not_run_here_say_why_or_have_a_test():

@@ -175,10 +175,8 @@ def build_summary(
         step, order = float(plan.session["step"][0]), int(plan.connections["order"].max(initial=0))
         growth = stiffest.growth(step, order)
         stable_s = stiffest.longest_stable(step, order, course.time_s)
-    advised, sends = (
-        RunAdvice([], []),
-        {link.name: link.sending_interval for link in exchange.links},
-    )
+    advised = RunAdvice([], [])
+    sends = {link.name: link.sending_interval for link in exchange.links}
     diverged = state.session[0].alarm_level == DIVERGED
     # There is no advice against a killed process or an exception in a model.
     if results["verdict"] != WORDS[GOOD] and (run.fault is None or diverged):
